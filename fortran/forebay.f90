@@ -108,6 +108,7 @@ module forebay
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
       FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
+   integer, parameter, public :: FB_ON_RANK_LOSS_FAIL = 0, FB_ON_RANK_LOSS_GO_ON = 1
    integer, parameter, public :: FB_STATS_NONE = 0, FB_STATS_ALONG = 1, FB_STATS_ALONE = 2
    integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
@@ -213,6 +214,7 @@ module forebay
    public :: fb_step_field_name, fb_step_field, fb_step_shape, fb_step_stats
    public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
+   public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
@@ -245,7 +247,8 @@ module forebay
          put_async_complex32_far, put_async_complex64_far
       ! end of what is generated
    end interface
-   ! call fb_attr(producer, key, value, [field], [stat], [errmsg]) sets an attribute of the stream, or of a field,
+   ! call fb_attr(producer, key, value, [field], [stat], [errmsg], [of_step]) sets an attribute of the stream, of a field,
+   ! or with of_step=.true. of the open step alone,
    ! for the rest of the run.  Lists have one dimension, and are not turned round.
    interface fb_attr
       module procedure attr_logical, attr_int32, attr_int64, attr_real32, attr_real64, attr_text, attr_int32_list, &
@@ -793,7 +796,7 @@ contains
 
    ! ---- attributes ----------------------------------------------------------------------------
 
-   subroutine set_attr(producer, key, dtype, count, list, values, field, stat, errmsg)
+   subroutine set_attr(producer, key, dtype, count, list, values, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       integer, intent(in) :: dtype, list
@@ -802,6 +805,7 @@ contains
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       character(:, c_char), allocatable, target :: key_c, field_c
       type(c_attribute) :: attribute
       attribute%struct_size = c_sizeof(attribute)
@@ -813,161 +817,180 @@ contains
       attribute%list = list
       attribute%count = count
       attribute%values = values
+      if (present(of_step)) then
+         if (of_step) then
+            call told(c_attr_step(producer%handle, attribute), stat, errmsg)
+            return
+         end if
+      end if
       call told(c_attr(producer%handle, attribute), stat, errmsg)
    end subroutine
 
-   subroutine attr_logical(producer, key, value, field, stat, errmsg)
+   subroutine attr_logical(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       logical, intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int8_t), target :: given
       given = merge(1_c_int8_t, 0_c_int8_t, value)
-      call set_attr(producer, key, FB_BOOL, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_BOOL, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_int32(producer, key, value, field, stat, errmsg)
+   subroutine attr_int32(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       integer(int32), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int64_t), target :: given
       given = value
-      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_int64(producer, key, value, field, stat, errmsg)
+   subroutine attr_int64(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       integer(int64), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int64_t), target :: given
       given = value
-      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_I64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_real32(producer, key, value, field, stat, errmsg)
+   subroutine attr_real32(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       real(real32), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       real(c_double), target :: given
       given = value
-      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_real64(producer, key, value, field, stat, errmsg)
+   subroutine attr_real64(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       real(real64), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       real(c_double), target :: given
       given = value
-      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_F64, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_complex64(producer, key, value, field, stat, errmsg)
+   subroutine attr_complex64(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       complex(real64), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       complex(c_double_complex), target :: given
       given = value
-      call set_attr(producer, key, FB_C128, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_C128, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_text(producer, key, value, field, stat, errmsg)
+   subroutine attr_text(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       character(*), intent(in) :: value
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       character(:, c_char), allocatable, target :: text
       type(c_ptr), target :: given
       text = c_text(value); given = c_loc(text)
-      call set_attr(producer, key, FB_TEXT, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_TEXT, 1_c_int64_t, 0, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_int32_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_int32_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       integer(int32), intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int64_t), target :: given(size(value) + 1)
       given(:size(value)) = value
-      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_int64_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_int64_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       integer(int64), intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int64_t), target :: given(size(value) + 1)
       given(:size(value)) = value
-      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_I64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_real64_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_real64_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       real(real64), intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       real(c_double), target :: given(size(value) + 1)
       given(:size(value)) = value
-      call set_attr(producer, key, FB_F64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_F64, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_complex64_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_complex64_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       complex(real64), intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       complex(c_double_complex), target :: given(size(value) + 1)
       given(:size(value)) = value
-      call set_attr(producer, key, FB_C128, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_C128, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_logical_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_logical_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       logical, intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       integer(c_int8_t), target :: given(size(value) + 1)
       given(:size(value)) = merge(1_c_int8_t, 0_c_int8_t, value)
-      call set_attr(producer, key, FB_BOOL, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_BOOL, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
-   subroutine attr_text_list(producer, key, value, field, stat, errmsg)
+   subroutine attr_text_list(producer, key, value, field, stat, errmsg, of_step)
       type(fb_producer), intent(in) :: producer
       character(*), intent(in) :: key
       character(*), intent(in) :: value(:)
       character(*), intent(in), optional :: field
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
+      logical, intent(in), optional :: of_step
       character(len(value) + 1, c_char), allocatable, target :: texts(:)
       type(c_ptr), target :: given(size(value) + 1)
       integer :: i
@@ -976,7 +999,7 @@ contains
          texts(i) = trim(value(i))//c_null_char
          given(i) = c_loc(texts(i))
       end do
-      call set_attr(producer, key, FB_TEXT, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg)
+      call set_attr(producer, key, FB_TEXT, size(value, kind=c_int64_t), 1, c_loc(given), field, stat, errmsg, of_step)
    end subroutine
 
    ! The key of one of the attributes of the stream, or of a field, counted from 1; empty past the last one, with
@@ -1675,40 +1698,103 @@ contains
       character(*), intent(inout), optional :: errmsg
       type(c_view) :: found
       integer(c_int) :: result
-      integer :: n
       if (index < 1) then
          call refused('index counts from 1', stat, errmsg)
          return
       end if
       found%struct_size = c_sizeof(found)
       result = c_step_block(step%handle, c_text(field), index - 1, found)
+      if (result == FB_OK) call show_view(found, view)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! How many blocks of a field are this rank's, of a parallel reader, as `assign` says; of another reader all.
+   integer(int64) function fb_step_mine_count(step, field, stat, errmsg) result(count)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      count = 0
+      result = c_step_mine_count(step%handle, c_text(field), count)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Shows one of this rank's blocks, counted from 1.  Otherwise as fb_step_block.
+   subroutine fb_step_mine(step, field, index, view, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer(int64), intent(in) :: index
+      type(fb_view), intent(out) :: view
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_view) :: found
+      integer(c_int) :: result
+      if (index < 1) then
+         call refused('index counts from 1', stat, errmsg)
+         return
+      end if
+      found%struct_size = c_sizeof(found)
+      result = c_step_mine(step%handle, c_text(field), index - 1, found)
+      if (result == FB_OK) call show_view(found, view)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! The slab of a field that is this rank's, with assign "slab": where it begins (counted from 0, as everywhere), and how many
+   ! elements it has, in each dimension.  FB_INVALID where something else is assigned, or if the field has no global shape.
+   subroutine fb_step_mine_region(step, field, offset, shape, stride, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer(int64), allocatable, intent(out) :: offset(:), shape(:)
+      integer(int64), allocatable, intent(out), optional :: stride(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t) :: found(8, 3)
+      type(c_field_info) :: info
+      integer(c_int) :: result
+      integer :: n
+      info%struct_size = c_sizeof(info)
+      result = c_step_field(step%handle, c_text(field), info)
       if (result == FB_OK) then
-         n = found%ndim
-         view%data = found%data
-         view%dtype = found%dtype
-         view%rank = found%rank
-         view%level = found%level
-         view%server = found%server
-         view%number = found%number
-         view%bytes = found%bytes
-         view%placed = found%placed /= 0
-         view%offset = found%offset(n:1:-1)
-         view%shape = found%shape(n:1:-1)
-         view%ghost_low = found%ghost_low(n:1:-1)
-         view%ghost_high = found%ghost_high(n:1:-1)
-         view%step = found%step(n:1:-1)
-         view%stored = view%ghost_low + view%shape + view%ghost_high
-         view%has_stats = found%has_stats /= 0
-         view%min = found%min
-         view%max = found%max
-         view%sum = found%sum
-         view%count = found%count
-         view%nan = found%nan
-         view%variance = found%variance
-         view%tiles = found%tiles
-         view%tile_bounds = found%tile_bounds
+         n = info%ndim
+         result = c_step_mine_region(step%handle, c_text(field), found(:, 1), found(:, 2), found(:, 3))
+      end if
+      if (result == FB_OK) then
+         offset = found(n:1:-1, 1)
+         shape = found(n:1:-1, 2)
+         if (present(stride)) stride = found(n:1:-1, 3)
       end if
       call told(result, stat, errmsg)
+   end subroutine
+
+   subroutine show_view(found, view)
+      type(c_view), intent(in) :: found
+      type(fb_view), intent(out) :: view
+      integer :: n
+      n = found%ndim
+      view%data = found%data
+      view%dtype = found%dtype
+      view%rank = found%rank
+      view%level = found%level
+      view%server = found%server
+      view%number = found%number
+      view%bytes = found%bytes
+      view%placed = found%placed /= 0
+      view%offset = found%offset(n:1:-1)
+      view%shape = found%shape(n:1:-1)
+      view%ghost_low = found%ghost_low(n:1:-1)
+      view%ghost_high = found%ghost_high(n:1:-1)
+      view%step = found%step(n:1:-1)
+      view%stored = view%ghost_low + view%shape + view%ghost_high
+      view%has_stats = found%has_stats /= 0
+      view%min = found%min
+      view%max = found%max
+      view%sum = found%sum
+      view%count = found%count
+      view%nan = found%nan
+      view%variance = found%variance
+      view%tiles = found%tiles
+      view%tile_bounds = found%tile_bounds
    end subroutine
 
    ! Has finished with the step: its memory may be used again.

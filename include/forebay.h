@@ -199,6 +199,12 @@ enum {
     FB_TAKE_LATEST = 1  /* the newest; those passed over are counted as missed */
 };
 
+/* What the other ranks of a parallel reader do when one dies. */
+enum {
+    FB_ON_RANK_LOSS_FAIL = 0,  /* the default: they are told FB_LOST, which names it */
+    FB_ON_RANK_LOSS_GO_ON = 1  /* go on without it */
+};
+
 /* Which statistics of a field a consumer needs: minimum, maximum, sum, variance and counts. Complex types have
  * none. */
 enum {
@@ -406,6 +412,10 @@ int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
  * field.  All attributes of a stream take up to 64 KiB, else FB_OVER_BUDGET.  Between steps; waits for an
  * answer. */
 int fb_attr(fb_producer *producer, const fb_attribute *attribute);
+/* The same of the step that is open, for that step alone; `field` is NULL.  Readers find it by fb_attr_get, before one of the
+ * stream of the same name.  Two ranks that set it must agree, which is seen when the step closes.  Those of a step take up to
+ * 64 KiB.  Does not wait. */
+int fb_attr_step(fb_producer *producer, const fb_attribute *attribute);
 
 /* Begins a step. `time` is physical time; NAN if it has none. Waits for one answer of the home server, never for room; on one host it
  * need not wait where nothing of this rank is wanted, or where the last step brought blocks of up to 1024 bytes
@@ -587,12 +597,27 @@ typedef struct fb_consumer_options {
                               * step and counts those passed over as `missed`. Neither the simulation nor other
                               * readers notice, whatever the stream's policy */
     int32_t reserved;        /* 0 */
-    const char *name;        /* what this reader is called by simulations that wait for their readers
-                              * (`wait_for_readers`) */
+    const char *name;        /* what this reader is called: by simulations that wait for their readers
+                              * (`wait_for_readers`), in errors, by `status` and in logs. The ranks of a parallel
+                              * reader have one name, which no other parallel reader of the stream has */
+    uint32_t rank;           /* of a parallel reader: this rank, counted from 0 (default 0) */
+    uint32_t size;           /* how many ranks the reader has. They begin once all have come, have one position in
+                              * the stream, and are given the same steps in the same order; a step is held until
+                              * the last rank has released it (default 1) */
+    int32_t on_loss;         /* of a parallel reader: what the other ranks do when one dies, FB_ON_RANK_LOSS_FAIL
+                              * (they are told FB_LOST, which names it) or FB_ON_RANK_LOSS_GO_ON (without it: what
+                              * it had not finished with, nobody reads) */
+    int32_t reserved2;       /* 0 */
+    const char *assign;      /* of a parallel reader: which blocks are this rank's, as fb_step_mine tells. "all";
+                              * "ranks", those of whole ranks of the simulation, so that fields which belong
+                              * together stay so; "round-robin"; "balanced", by bytes; "slab", a slab of each field
+                              * that has a global shape, cut along its first dimension that is long enough;
+                              * "host+ranks", "host+round-robin" or "host+balanced", where each rank is given first
+                              * what lies on its own host. NULL: "all" */
 } fb_consumer_options;
 #define FB_CONSUMER_OPTIONS_INIT \
     { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, 0, FB_START_NEXT, 0, 0, \
-      1073741824, FB_TAKE_ALL, 0, NULL }
+      1073741824, FB_TAKE_ALL, 0, NULL, 0, 1, FB_ON_RANK_LOSS_FAIL, 0, NULL }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct step_info */
@@ -740,6 +765,13 @@ int fb_step_stats(const fb_step *step, const char *field, fb_stats *stats);
  * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
 int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
 int fb_step_block(fb_step *step, const char *field, uint64_t index, fb_view *view);
+/* The same of those that are this rank's, of a parallel reader, as `assign` in its options says; of another reader all. */
+int fb_step_mine_count(const fb_step *step, const char *field, uint64_t *count);
+int fb_step_mine(fb_step *step, const char *field, uint64_t index, fb_view *view);
+/* The slab of a field that is this rank's, with assign "slab": where it begins, how many elements it has, and how far apart they
+ * lie (`every` may be NULL), in each dimension; ndim numbers are written to each.  FB_INVALID where something else is assigned,
+ * or if the field has no global shape.  Moves no data. */
+int fb_step_mine_region(const fb_step *step, const char *field, uint64_t offset[], uint64_t shape[], uint64_t every[]);
 /* Has finished with the step and frees its handle: its memory may be used again. NULL is allowed. */
 int fb_step_release(fb_step *step);
 /* Where another reader goes on (FB_START_CURSOR): the run, and the step after the last one that came.  Before the first

@@ -256,8 +256,23 @@ struct ConsumerOptions {
     // for a live view: then `next` gives the newest closed step and counts those passed over as `missed`. Neither the
     // simulation nor other readers notice, whatever the stream's policy.
     std::int32_t take = FB_TAKE_ALL;
-    // What this reader is called by simulations that wait for their readers (`wait_for_readers`).
+    // What this reader is called: by simulations that wait for their readers (`wait_for_readers`), in errors, by
+    // `status` and in logs. The ranks of a parallel reader have one name, which no other parallel reader of the
+    // stream has.
     std::string name = {};
+    // Of a parallel reader: this rank, counted from 0.
+    std::uint32_t rank = 0;
+    // How many ranks the reader has. They begin once all have come, have one position in the stream, and are given
+    // the same steps in the same order; a step is held until the last rank has released it.
+    std::uint32_t size = 1;
+    // Of a parallel reader: what the other ranks do when one dies, FB_ON_RANK_LOSS_FAIL (they are told FB_LOST, which
+    // names it) or FB_ON_RANK_LOSS_GO_ON (without it: what it had not finished with, nobody reads).
+    std::int32_t on_loss = FB_ON_RANK_LOSS_FAIL;
+    // Of a parallel reader: which blocks are this rank's, as fb_step_mine tells. "all"; "ranks", those of whole ranks
+    // of the simulation, so that fields which belong together stay so; "round-robin"; "balanced", by bytes; "slab", a
+    // slab of each field that has a global shape, cut along its first dimension that is long enough; "host+ranks",
+    // "host+round-robin" or "host+balanced", where each rank is given first what lies on its own host.
+    std::string assign = "all";
 };
 // end of what is generated
 
@@ -527,6 +542,10 @@ inline fb_consumer_options given(const ConsumerOptions &options, const std::vect
     given.pin_bytes = options.pin_bytes;
     given.take = options.take;
     given.name = or_null(options.name);
+    given.rank = options.rank;
+    given.size = options.size;
+    given.on_loss = options.on_loss;
+    given.assign = options.assign.c_str();
     return given;
 }
 // end of what is generated
@@ -713,6 +732,39 @@ private:
     fb_producer *rank() const { return static_cast<const Self *>(this)->get_producer(); }
 };
 
+// Makes an attribute of a value, and sends it.
+template <class T, class Send>
+void say_values(const std::string &key, const T *values, std::size_t count, bool list, const std::string &field, const Send &send) {
+    with_values(values, count, [&](std::int32_t dtype, const void *given) {
+        fb_attribute attribute = FB_ATTRIBUTE_INIT;
+        attribute.field = or_null(field);
+        attribute.key = key.c_str();
+        attribute.dtype = dtype;
+        attribute.list = list ? 1 : 0;
+        attribute.count = count;
+        attribute.values = given;
+        send(attribute);
+    });
+}
+template <class T, class Send>
+void say(const std::string &key, const T &value, const std::string &field, const Send &send) {
+    if constexpr (std::is_convertible_v<const T &, std::string_view>) {
+        const std::string text(static_cast<std::string_view>(value));
+        say_values(key, &text, 1, false, field, send);
+    } else if constexpr (std::is_convertible_v<const T &, std::string>) {
+        const std::string text = value;
+        say_values(key, &text, 1, false, field, send);
+    } else if constexpr (std::is_arithmetic_v<T> || is_complex<T>) {
+        say_values(key, &value, 1, false, field, send);
+    } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
+        const auto copied = std::make_unique<bool[]>(value.size());
+        for (std::size_t i = 0; i < value.size(); i++) copied[i] = value[i];
+        say_values(key, copied.get(), value.size(), true, field, send);
+    } else {
+        say_values(key, value.data(), value.size(), true, field, send);
+    }
+}
+
 // What a rank says of itself and of its fields; `Self::get_producer()` is the rank.
 template <class Self> class Declares {
 public:
@@ -742,21 +794,7 @@ public:
     // Says something of the stream, or of a field, for the rest of the run: a bool, a number, a complex number, a text, or
     // a std::vector of these.
     template <class T> void attr(const std::string &key, const T &value, const std::string &field = {}) {
-        if constexpr (std::is_convertible_v<const T &, std::string_view>) {
-            const std::string text(static_cast<std::string_view>(value));
-            set_attr(key, &text, 1, false, field);
-        } else if constexpr (std::is_convertible_v<const T &, std::string>) {
-            const std::string text = value;
-            set_attr(key, &text, 1, false, field);
-        } else if constexpr (std::is_arithmetic_v<T> || detail::is_complex<T>) {
-            set_attr(key, &value, 1, false, field);
-        } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-            const auto copied = std::make_unique<bool[]>(value.size());
-            for (std::size_t i = 0; i < value.size(); i++) copied[i] = value[i];
-            set_attr(key, copied.get(), value.size(), true, field);
-        } else {
-            set_attr(key, value.data(), value.size(), true, field);
-        }
+        detail::say(key, value, field, [this](const fb_attribute &attribute) { check(fb_attr(rank(), &attribute)); });
     }
 
     // Which transport was chosen: "shm" or "tcp".
@@ -789,20 +827,6 @@ private:
         check(fb_array(rank(), &given.field));
     }
 
-    template <class T>
-    void set_attr(const std::string &key, const T *values, std::size_t count, bool list, const std::string &field) {
-        detail::with_values(values, count, [&](std::int32_t dtype, const void *given) {
-            fb_attribute attribute = FB_ATTRIBUTE_INIT;
-            attribute.field = detail::or_null(field);
-            attribute.key = key.c_str();
-            attribute.dtype = dtype;
-            attribute.list = list ? 1 : 0;
-            attribute.count = count;
-            attribute.values = given;
-            check(fb_attr(rank(), &attribute));
-        });
-    }
-
     fb_producer *rank() const { return static_cast<const Self *>(this)->get_producer(); }
 };
 
@@ -822,6 +846,10 @@ public:
 
     void end() {
         if (producer_) check(fb_producer_end(std::exchange(producer_, nullptr)));
+    }
+    // Says something of this step alone, as Producer::attr does of the stream.
+    template <class T> void attr(const std::string &key, const T &value) {
+        detail::say(key, value, {}, [this](const fb_attribute &attribute) { check(fb_attr_step(producer_, &attribute)); });
     }
     // For functions of forebay.h.
     fb_producer *get_producer() const noexcept { return producer_; }
@@ -1066,12 +1094,32 @@ public:
 
     // The blocks of a field, without a copy where the server is on this host.
     template <class T> std::vector<View<T>> blocks(const std::string &field) const {
+        return views<T>(field, fb_step_block_count, fb_step_block);
+    }
+    // Those that are this rank's, of a parallel reader, as `assign` in its options says; of another reader all.
+    template <class T> std::vector<View<T>> mine(const std::string &field) const {
+        return views<T>(field, fb_step_mine_count, fb_step_mine);
+    }
+    // The slab of a field that is this rank's, with assign "slab"; throws Invalid otherwise.  Moves no data.
+    Selection mine_region(const std::string &field) const {
+        const std::size_t ndim = this->field(field).ndim;
+        Selection slab{Extents(ndim), Extents(ndim), Extents(ndim)};
+        check(fb_step_mine_region(get(), field.c_str(), slab.offset.data(), slab.shape.data(), slab.every.data()));
+        return slab;
+    }
+
+    // For functions of forebay.h.
+    fb_step *get() const noexcept { return handle_.get(); }
+
+private:
+    template <class T, class Count, class Show>
+    std::vector<View<T>> views(const std::string &field, Count count_of, Show show) const {
         std::uint64_t count = 0;
-        check(fb_step_block_count(get(), field.c_str(), &count));
+        check(count_of(get(), field.c_str(), &count));
         std::vector<View<T>> views;
         for (std::uint64_t index = 0; index < count; index++) {
             fb_view view = FB_VIEW_INIT;
-            check(fb_step_block(get(), field.c_str(), index, &view));
+            check(show(get(), field.c_str(), index, &view));
             if (view.dtype != dtype_of<T>::value)
                 throw Error(FB_TYPE_MISMATCH, "field '" + field + "' has another type of elements");
             const auto numbers = [&](const std::uint64_t *first) { return Extents(first, first + view.ndim); };
@@ -1086,10 +1134,6 @@ public:
         return views;
     }
 
-    // For functions of forebay.h.
-    fb_step *get() const noexcept { return handle_.get(); }
-
-private:
     std::unique_ptr<fb_step, detail::ReleaseStep> handle_;
     fb_step_info info_ = FB_STEP_INFO_INIT;
 };

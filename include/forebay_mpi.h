@@ -1,4 +1,4 @@
-/* Opens a Forebay producer on every rank of an MPI communicator.
+/* Opens a Forebay producer, or a parallel reader, on every rank of an MPI communicator.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -37,7 +37,11 @@ enum { FB_MPI_ERROR_MAX = 1024, FB_MPI_JOB_MAX = 256 };
  * could never close a step. */
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer);
 
-/* The text of the calling thread's last failure: after fb_producer_open_mpi failed that of the rank that failed, which
+/* Attaches a reader with one rank for each of `comm` (`rank` and `size` in `options` are ignored).  Without a name in `options`
+ * it is given one that no other reader has.  Collective, as fb_producer_open_mpi. */
+static inline int fb_consumer_open_mpi(const fb_consumer_options *options, MPI_Comm comm, fb_consumer **consumer);
+
+/* The text of the calling thread's last failure: after one of these failed that of the rank that failed, which
  * may be another one.  It is fb_error(), under the name that it has had.  Never NULL. */
 static inline const char *fb_error_mpi(void);
 
@@ -59,46 +63,82 @@ static inline int fb_mpi_agree(int result, MPI_Comm comm, int rank, int ranks, c
     return result;
 }
 
-static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
-    fb_producer_options mine = *options;
-    char *text = NULL, *given = NULL, *job = NULL, name[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
-    int rank, ranks, length = 0, result = FB_OK;
-
-    *producer = NULL;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-
+/* What rank 0 tells the others: the connection file's text, to be freed, and a name: the one that is given, or a new one. */
+static inline int fb_mpi_tell(const char *group, const char *given_name, MPI_Comm comm, int rank, int ranks, char **text,
+                              char name[FB_MPI_JOB_MAX], char error[FB_MPI_ERROR_MAX]) {
+    char *given = NULL, *made = NULL;
+    int length = 0, result = FB_OK;
+    *text = NULL;
     if (rank == 0) {
-        result = fb_group_text(options->group, &given);
+        result = fb_group_text(group, &given);
         if (result == FB_OK) length = (int)strlen(given) + 1; /* a few kilobytes */
-        if (result == FB_OK && !options->job) result = fb_new_job_name(&job);
-        if (result == FB_OK) snprintf(name, sizeof name, "%s", options->job ? options->job : job);
-        fb_free(job);
+        if (result == FB_OK && !given_name) result = fb_new_job_name(&made);
+        if (result == FB_OK) snprintf(name, FB_MPI_JOB_MAX, "%s", given_name ? given_name : made);
+        fb_free(made);
     }
     result = fb_mpi_agree(result, comm, rank, ranks, error);
-    if (result != FB_OK) return fb_error_set(result, error);
-
+    if (result != FB_OK) {
+        fb_free(given);
+        return result;
+    }
     MPI_Bcast(&length, 1, MPI_INT, 0, comm);
-    if (!(text = (char *)malloc((size_t)length))) {
+    if (!(*text = (char *)malloc((size_t)length))) {
         result = fb_error_set(FB_IO, "no memory for the connection file's text: free some");
     } else if (rank == 0) {
-        memcpy(text, given, (size_t)length);
+        memcpy(*text, given, (size_t)length);
     }
     fb_free(given);
     result = fb_mpi_agree(result, comm, rank, ranks, error);
     if (result == FB_OK) {
-        MPI_Bcast(text, length, MPI_CHAR, 0, comm);
+        MPI_Bcast(*text, length, MPI_CHAR, 0, comm);
         MPI_Bcast(name, FB_MPI_JOB_MAX, MPI_CHAR, 0, comm);
+    }
+    return result;
+}
+
+static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
+    fb_producer_options mine = *options;
+    char *text, name[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
+    int rank, ranks, result;
+
+    *producer = NULL;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    result = fb_mpi_tell(options->group, options->job, comm, rank, ranks, &text, name, error);
+    if (result == FB_OK) {
         mine.job = name;
         mine.group = text;
         mine.rank = (uint32_t)rank;
         mine.size = (uint32_t)ranks;
-        result = fb_producer_open(&mine, producer);
-        result = fb_mpi_agree(result, comm, rank, ranks, error);
+        result = fb_mpi_agree(fb_producer_open(&mine, producer), comm, rank, ranks, error);
     }
     if (result != FB_OK && *producer) {
         fb_producer_close(*producer);
         *producer = NULL;
+    }
+    free(text);
+    return result == FB_OK ? FB_OK : fb_error_set(result, error);
+}
+
+static inline int fb_consumer_open_mpi(const fb_consumer_options *options, MPI_Comm comm, fb_consumer **consumer) {
+    fb_consumer_options mine = *options;
+    char *text, name[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
+    int rank, ranks, result;
+
+    *consumer = NULL;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    result = fb_mpi_tell(options->group, options->name, comm, rank, ranks, &text, name, error);
+    if (result == FB_OK) {
+        mine.name = name;
+        mine.group = text;
+        mine.rank = (uint32_t)rank;
+        mine.size = (uint32_t)ranks;
+        result = fb_mpi_agree(fb_consumer_open(&mine, consumer), comm, rank, ranks, error);
+    }
+    if (result != FB_OK && *consumer) {
+        fb_consumer_close(*consumer);
+        *consumer = NULL;
     }
     free(text);
     return result == FB_OK ? FB_OK : fb_error_set(result, error);

@@ -1,4 +1,4 @@
-"""Attributes: what a producer says of its stream and its fields, once for a run."""
+"""Attributes: what a producer says of its stream and its fields, once for a run, and of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.commands import FOREBAY
 from support.groups import stream_status
-from support.sessions import open_ranks
+from support.sessions import open_ranks, trouble
 from support.waiting import wait_until
 
 import forebay
@@ -205,3 +205,72 @@ def test_a_rank_whose_servers_are_gone(own_place: Path) -> None:
         assert sim.lost is not None
         sim.attr("dt", 0.25)
         sim.close()
+
+
+def test_what_belongs_to_a_step(two: forebay.LocalGroup, transport: str) -> None:
+    """Each step has its own; of the same name as one of the stream it goes before that, at this step alone."""
+    with (
+        forebay.Consumer("s", group=two.path, timeout=20, transport=transport, window=8) as reader,
+        open_ranks(two, "s", 2, transport=transport) as ranks,
+    ):
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=(5,))
+            sim.attr("dt", 0.5)
+        for number in range(4):
+            steps = [sim.step(number) for sim in ranks]
+            for step in steps:
+                step.__enter__()
+            steps[0].put("U", np.arange(5.0))
+            if number % 2:
+                steps[0].attr("dt", 0.25)
+                steps[1].attr("phases", [number + 1j])
+                for step in steps:
+                    step.attr("iterations", number)
+            for step in steps:
+                step.__exit__(None, None, None)
+        for number in range(4):
+            with reader.next() as found:
+                if number % 2:
+                    assert found.attrs == {"dt": 0.25, "phases": [number + 1j], "iterations": number}
+                else:
+                    assert found.attrs == {"dt": 0.5}
+
+
+def test_ranks_agree_on_what_they_say_of_a_step(one: forebay.LocalGroup) -> None:
+    with (
+        forebay.Consumer("s", group=one.path, timeout=20) as reader,
+        open_ranks(one, "s", 2) as ranks,
+    ):
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=(4,))
+        for rank, sim in enumerate(ranks):
+            with sim.step(0) as step:
+                step.put("U", np.zeros(2), offset=(2 * rank,))
+                step.attr("dt", 0.5 + rank)
+                with pytest.raises(forebay.Conflict, match="and cannot become 7"):
+                    step.attr("dt", 7)
+        reader.next().release()
+        problem = wait_until(lambda: trouble(ranks))
+        assert "step 0, rank 1: attribute 'dt' of a step is 0.5, and cannot become 1.5" in problem
+
+
+def test_what_of_a_step_is_too_much_or_out_of_place(one: forebay.LocalGroup) -> None:
+    """64 KiB at each step are possible; more is not. Where nobody looks, nothing becomes of it."""
+    large = "x" * (64 * 1024 - 100)
+    with forebay.Producer("s", group=one.path, timeout=20) as sim:
+        sim.array("U", dtype="f8", shape=(5,))
+        with sim.step(0) as step:
+            step.attr("large", large)
+        with pytest.raises(forebay.StepOrder, match="attribute 'late' outside a step"):
+            step.attr("late", 1)
+        with forebay.Consumer("s", group=one.path, timeout=20) as reader:
+            for number in range(1, 20):
+                with sim.step(number) as step:
+                    step.put("U", np.arange(5.0))
+                    step.attr("large", large)
+                    with pytest.raises(forebay.OverBudget, match="'more'"):
+                        step.attr("more", "y" * 100)
+                    with pytest.raises(forebay.Invalid):
+                        step.attr("", 1)
+                with reader.next() as found:
+                    assert found.attrs == {"large": large}

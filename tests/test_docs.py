@@ -16,7 +16,15 @@ from support.waiting import wait_until
 import forebay
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = ("contracts.md", "coupling.md", "looking.md", "guarantees.md", "tuning.md", "driving.md")
+PAGES = (
+    "contracts.md",
+    "parallel.md",
+    "coupling.md",
+    "looking.md",
+    "guarantees.md",
+    "tuning.md",
+    "driving.md",
+)
 
 
 def text(page: str) -> str:

@@ -24,6 +24,14 @@ Start = Literal["next", "oldest", "latest", "run", "held"]
 Take = Literal["all", "latest"]
 """Which of the steps that wait for it a consumer is given."""
 
+OnRankLoss = Literal["fail", "go-on"]
+"""What the other ranks of a parallel reader do when one dies."""
+
+Assign = Literal[
+    "all", "ranks", "round-robin", "balanced", "slab", "host+ranks", "host+round-robin", "host+balanced"
+]
+"""Which blocks of a step are whose, among the ranks of a parallel reader."""
+
 Stats = Literal["none", "along", "alone"]
 """Which statistics of a field a consumer needs: minimum, maximum, sum, variance and counts. Complex types have none."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _choices, _contract, _forebay, _options
+from forebay import _arrays, _assign, _choices, _contract, _forebay, _jobs, _options, _xarray
 from forebay._closing import close_after
 from forebay._errors import Ended, NotCovered, OutOfBounds
 from forebay._given import Cursor
@@ -64,7 +64,25 @@ class Consumer:
         `"latest"`, for a live view: then `next` gives the newest closed step and counts those passed over
         as `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
     name:
-        What this reader is called by simulations that wait for their readers (`wait_for_readers`).
+        What this reader is called: by simulations that wait for their readers (`wait_for_readers`), in
+        errors, by `status` and in logs. The ranks of a parallel reader have one name, which no other
+        parallel reader of the stream has.
+    rank:
+        Of a parallel reader: this rank, counted from 0.
+    size:
+        How many ranks the reader has. They begin once all have come, have one position in the stream, and
+        are given the same steps in the same order; a step is held until the last rank has released it.
+    on_loss:
+        Of a parallel reader: what the other ranks do when one dies, `"fail"` (they are told `Lost`, which
+        names it) or `"go-on"` (without it: what it had not finished with, nobody reads).
+    assign:
+        Of a parallel reader: which blocks are this rank's, as `Step.mine` tells. `"all"`; `"ranks"`, those
+        of whole ranks of the simulation, so that fields which belong together stay so; `"round-robin"`;
+        `"balanced"`, by bytes; `"slab"`, a slab of each field that has a global shape, cut along its first
+        dimension that is long enough; `"host+ranks"`, `"host+round-robin"` or `"host+balanced"`, where each
+        rank is given first what lies on its own host. Or a function of the blocks (`Placed`) and of the
+        ranks that read (`Reader`), which returns a mapping from ranks to their blocks: each block once, and
+        the same at all ranks.
     """
 
     def __init__(
@@ -83,25 +101,41 @@ class Consumer:
         pin_bytes: int = 1 << 30,
         take: _choices.Take = "all",
         name: str | None = None,
+        rank: int = 0,
+        size: int = 1,
+        on_loss: _choices.OnRankLoss = "fail",
+        assign: _assign.Assign = "all",
         # end of what is generated
+        comm: _jobs.Communicator | None = None,
     ) -> None:
-        # generated from interface/forebay.toml: given consumer
-        given = _options.consumer(
-            group=group,
-            fields=fields,
-            timeout=timeout,
-            transport=transport,
-            every=every,
-            window=window,
-            follow=follow,
-            start=start,
-            pin_bytes=pin_bytes,
-            take=take,
-            name=name,
-        )
-        # end of what is generated
-        self._core = _forebay.Consumer(stream, given)
+        with _jobs.together(comm, lambda: self._core.close()):
+            if comm is not None:
+                rank, size, group, called = _jobs.joined(comm, rank, size, group, name)
+                name = called if size > 1 else name
+            # generated from interface/forebay.toml: given consumer
+            given = _options.consumer(
+                group=group,
+                fields=fields,
+                timeout=timeout,
+                transport=transport,
+                every=every,
+                window=window,
+                follow=follow,
+                start=start,
+                pin_bytes=pin_bytes,
+                take=take,
+                name=name,
+                rank=rank,
+                size=size,
+                on_loss=on_loss,
+                assign=assign,
+            )
+            # end of what is generated
+            self._core = _forebay.Consumer(stream, given)
+        self._assign = assign if callable(assign) else None
         self.stream = stream
+        self.rank = given["rank"]
+        self.size = given["size"]
 
     def next(self, timeout: float | None = None) -> Step:
         """Waits for the next step.
@@ -112,7 +146,7 @@ class Consumer:
         `Crashed` when its ranks have gone without closing the stream, `NotFound` if it had ended before this reader came
         and nothing was left for it.
         """
-        return Step(self._core.next_step(timeout))
+        return Step(self._core.next_step(timeout), self._assign)
 
     def need(self, fields: _contract.Fields = None, *, every: int = 1) -> int:
         """Changes what is needed, while the reader is attached: `fields` and `every` are as when it is opened.
@@ -178,8 +212,14 @@ class _Steps:
 class Step:
     """A closed step of a run."""
 
-    def __init__(self, core: _forebay.Step) -> None:
+    def __init__(self, core: _forebay.Step, assign: _assign.Function | None = None) -> None:
         self._core = core
+        self._assign = assign
+
+    @property
+    def stream(self) -> str:
+        """The stream that it belongs to."""
+        return self._core.stream
 
     @property
     def number(self) -> int:
@@ -219,7 +259,7 @@ class Step:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What the producer says of the stream: bools, integers, floats, complex numbers, texts, or lists of these."""
+        """What the producer says of the stream and of this step: bools, integers, floats, complex numbers, texts, or lists."""
         return self._core.attrs(None)
 
     def __getitem__(self, name: str) -> Field:
@@ -242,6 +282,26 @@ class Step:
     def blocks(self, name: str) -> list[Block]:
         """The field's blocks as read-only views, without a copy; in a pipeline those held beside it."""
         return self[name].blocks()
+
+    def mine(self, name: str) -> list[Block]:
+        """Those of the field's blocks that are this rank's, of a parallel reader, as `assign` says; otherwise as `blocks`.
+
+        All ranks together have each block once; with `assign="slab"` each element once, where the field has a global shape:
+        blocks are cut. Of a reader that is not parallel all blocks. `Invalid` if a function of `assign` forgets a block, or gives
+        one twice.
+        """
+        return self[name]._mine(self._assign)
+
+    def to_xarray(self, fields: str | Sequence[str] | None = None) -> Any:
+        """The fields as an `xarray.Dataset` in this process's memory: one copy of each, which outlives the step.
+
+        By default all fields that have a global shape; or these; or, by its name alone, a particle species. Dimensions are the
+        fields' own, `U_dim_0` where the producer named none; coordinates are `origin + i * spacing`, where it gave either; units,
+        attributes and the association go along, as do `time`, `step` and `run`. Where vertices and cells share a name of a
+        dimension, that of vertices is called `x_vertex`; fields whose elements lie at other places along one dimension are
+        a `Conflict`. Needs xarray: `pip install forebay[xarray]`.
+        """
+        return _xarray.of_step(self, fields)
 
     def particles(self, species: str, *, ghosts: bool = False) -> dict[str, NDArray[Any]]:
         """The fields of a particle species, by name: read-only arrays, one after another in the order of ranks.
@@ -463,12 +523,41 @@ class Field:
             filled[tuple(slice(first, first + n) for first, n in zip(begin, shape, strict=True))] = True
         return filled[after]
 
+    def to_xarray(self) -> Any:
+        """The field as an `xarray.DataArray`, in the way of `Step.to_xarray`."""
+        return _xarray.of_field(self, Step(self._core))
+
     def blocks(self, *, all_servers: bool = False) -> list[Block]:
         """The blocks as read-only views: without a copy on the holder's host, else fetched.
 
         In a pipeline only those held by the worker's own server, unless `all_servers`.
         """
         return [self._block(told, buffer) for told, buffer in self._core.blocks(self.name, all_servers)]
+
+    @property
+    def mine_region(self) -> tuple[slice, ...]:
+        """The slab of this field that is this rank's, where a parallel reader was opened with `assign="slab"`.
+
+        `field[field.mine_region]` assembles it, and all ranks together have each element that the reader needs once. `Invalid` where
+        something else is assigned, or if the field has no global shape. Moves no data.
+        """
+        offset, shape, step = self._core.mine_region(self.name)
+        along = zip(offset, shape, step, strict=True)
+        return tuple(slice(begin, begin + length * by, by) for begin, length, by in along)
+
+    def _mine(self, assign: _assign.Function | None) -> list[Block]:
+        if assign is None:
+            return [self._block(*found) for found in self._core.mine(self.name)]
+        told = self._core.places(self.name)
+        # In one order for all ranks.
+        order = sorted(
+            range(len(told)), key=lambda i: (told[i]["rank"], told[i]["number"], told[i]["offset"] or ())
+        )
+        blocks = [_assign.Placed(**told[place]) for place in order]
+        ranks, rank = self._core.readers()
+        readers = [_assign.Reader(*reader) for reader in ranks] or [_assign.Reader(0, "")]
+        places = _assign.mine(assign, self.name, blocks, readers, rank)
+        return [self._block(*self._core.block(self.name, order[place])) for place in places]
 
     def _block(self, told: dict[str, Any], buffer: _forebay.ReadBuffer) -> Block:
         data = np.frombuffer(memoryview(buffer), dtype=self.dtype) if len(buffer) else np.empty(0, self.dtype)

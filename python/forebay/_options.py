@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from forebay import _arrays, _choices, _contract, _forebay, _given, _plain
+from forebay import _arrays, _assign, _choices, _contract, _forebay, _given, _plain
 
 
 def producer(
@@ -66,6 +66,10 @@ def consumer(
     pin_bytes: int,
     take: _choices.Take,
     name: str | None,
+    rank: int,
+    size: int,
+    on_loss: _choices.OnRankLoss,
+    assign: _assign.Assign,
 ) -> _forebay.ConsumerOptions:
     """How to open a consumer."""
     return {
@@ -80,6 +84,10 @@ def consumer(
         "pin_bytes": _arrays.integer(pin_bytes, "pin_bytes"),
         "take": take,
         "name": name,
+        "rank": _arrays.integer(rank, "rank", bits=32),
+        "size": _arrays.integer(size, "size", low=1, high=65536),
+        "on_loss": on_loss,
+        "assign": _assign.name_of(assign),
     }
 
 

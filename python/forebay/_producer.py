@@ -392,6 +392,15 @@ class OpenStep:
             return
         self._end()
 
+    def attr(self, key: str, value: AttrValue) -> None:
+        """Says something of this step alone: readers find it in `step.attrs`, before one of the stream of the same name.
+
+        One rank is enough; where several set it, they must agree, which is seen when the step closes (`Conflict`, from `flush` or
+        a later call). Those of a step take up to 64 KiB. Does not wait.
+        """
+        kind, values, is_list = _attrs.as_values(key, value)
+        self._core.step_attr(key, kind, values, is_list)
+
     def _end(self) -> None:
         self._finish()
         self._core.end()

@@ -173,6 +173,8 @@ class ReaderStatus(TypedDict):
     """Where it runs; null of a pipeline."""
     pid: int | None
     """Its process; null of a pipeline."""
+    ranks: int
+    """How many ranks read: 1, unless it is parallel."""
     server: int
     """The server that it is connected to."""
     needs: ReaderNeeds

@@ -143,7 +143,7 @@ class Declaration:
 
 def camel(name: str) -> str:
     """`on_loss` as OnLoss."""
-    return "".join(part.capitalize() for part in re.split(r"[-_]", name))
+    return "".join(part.capitalize() for part in re.split(r"[-_+]", name))
 
 
 def load(root: Path) -> Declaration:
@@ -172,7 +172,7 @@ def _enum(name: str, given: Mapping[str, Any]) -> Enum:
             Value(
                 name=value["name"],
                 number=value["number"],
-                c=prefix + value["name"].replace("-", "_").upper(),
+                c=prefix + re.sub(r"[-+]", "_", value["name"]).upper(),
                 doc=value.get("doc", ""),
                 rust=camel(value["name"]) if has_rust else None,
                 unbuilt=value.get("unbuilt", False),

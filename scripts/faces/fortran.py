@@ -318,8 +318,8 @@ _BEGINS = [
 
 _FIELDS = [
     "if (.not. describe_needs(needs_c, fields_c, parts, fields, needs, every, stat, errmsg)) return",
-    "options%fields_count = size(needs_c)",
-    "if (size(needs_c) > 0) then",
+    "options%fields_count = ubound(needs_c, 1)",
+    "if (ubound(needs_c, 1) > 0) then",
     "   options%fields_stride = int(c_sizeof(needs_c(1)), c_int32_t)",
     "   options%fields = c_loc(needs_c)",
     "end if",

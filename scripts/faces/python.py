@@ -109,7 +109,7 @@ class Package:
             "import os",
             "from collections.abc import Sequence",
             "",
-            "from forebay import _arrays, _choices, _contract, _forebay, _given, _plain",
+            "from forebay import _arrays, _assign, _choices, _contract, _forebay, _given, _plain",
         ]
         for struct in self._structs():
             lines += ["", "", f"def {struct.name}(", "    *,"]
@@ -164,6 +164,7 @@ class Package:
             "needs": "_contract.Fields",
             "run_step": "tuple[int, int] | None",
             "placement": "_given.Placement",
+            "assign": "_assign.Assign",
             "start": "_choices.Start | tuple[int, int]",
             "text": "str | None",
         }
@@ -187,6 +188,7 @@ class Package:
             "needs": "list[_contract.Need] | None",
             "placement": "str | Callable[[str, int, int, list[int] | None, list[int], list[int]], int]",
             "start": "str | tuple[int, int]",
+            "assign": "str",
         }
         for struct in self._structs():
             lines += ["", f"class {struct.rust}(TypedDict):"]
@@ -214,6 +216,8 @@ def _check(member: Member) -> str:
         limits += [f"high={member.high}"] if member.high is not None else []
         limits += [_CHECKED[member.type]] if member.high is None and _CHECKED[member.type] else []
         return f"_arrays.integer({', '.join([name, repr(name), *limits])})".replace("'", '"')
+    if member.type == "assign":
+        return f"_assign.name_of({name})"
     if member.type in ("group", "run_step", "placement", "start"):
         return (
             f'_given.{member.type}({name}, "{name}")'

@@ -250,6 +250,8 @@ class Rust:
         if member.type in COMPOUND:
             called = "needs" if member.type == "needs" else name
             return f"{called}: compound::{called}(given)?"
+        if self._declaration.enums[member.type].by_name:
+            return f'{name}: arguments::choice_by_name(given.{name}, "options->{name}")?'
         return f'{name}: Choice::of_number(given.{name}, "options->{name}")?'
 
 

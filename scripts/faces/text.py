@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from faces.declaration import Declaration, Wrong
+from faces.declaration import Declaration, Wrong, camel
 
 WIDTH = 118
 """Of lines in headers and in Fortran."""
@@ -20,7 +20,7 @@ class Words:
 
     def of(self, text: str) -> str:
         """A text in this language's words."""
-        return re.sub(r"\{([a-z_]+)(?:\.([A-Za-z-]+))?\}", self._word, text)
+        return re.sub(r"\{([a-z_]+)(?:\.([A-Za-z+-]+))?\}", self._word, text)
 
     def _word(self, found: re.Match[str]) -> str:
         group, name = found.group(1), found.group(2)
@@ -38,7 +38,7 @@ class Words:
         enum = self._declaration.enums[group]
         value = enum.value(name)
         named = f'"{name}"'
-        variant = name.replace("-", " ").title().replace(" ", "")
+        variant = camel(name)
         words = {"c": named if enum.by_name else value.c, "python": named, "rust": f"{enum.camel}::{variant}"}
         return self._code(words[self._language])
 

@@ -3,7 +3,7 @@
 
 use crate::abi::Sized64;
 use forebay_client::core::region::MAX_NDIM;
-use forebay_client::{Error, GroupOptions, Result, TransportChoice};
+use forebay_client::{Choice, Error, GroupOptions, Result, TransportChoice};
 pub(crate) use forebay_client::{patience, seconds};
 use std::ffi::{CStr, c_char};
 use std::mem::size_of;
@@ -124,6 +124,18 @@ pub(crate) unsafe fn optional_text<'a>(given: *const c_char, what: &str) -> Resu
     text.to_str()
         .map(Some)
         .map_err(|_| Error::invalid(format!("{what} is not UTF-8: {}", text.to_string_lossy())))
+}
+
+/// A choice that is given by its name; NULL for the first one.
+///
+/// # Safety
+/// `given` is NULL or points at a text that ends with NUL.
+pub(crate) unsafe fn choice_by_name<T: Choice>(given: *const c_char, what: &str) -> Result<T> {
+    // SAFETY: the caller vouches for it.
+    match unsafe { optional_text(given, what) }? {
+        Some(name) => T::of_name(name),
+        None => T::of_number(0, what),
+    }
 }
 
 /// One number for each dimension, which must be there.

@@ -26,6 +26,28 @@ pub(crate) unsafe extern "C" fn fb_attr(producer: *mut fb_producer, attribute: *
     })
 }
 
+/// Sets an attribute of the step that is open.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_attr_step(
+    producer: *mut fb_producer,
+    attribute: *const fb_attribute,
+) -> c_int {
+    call("fb_attr_step", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(producer, "producer")?;
+            let given = arguments::read(attribute, "attribute")?;
+            let key = arguments::text(given.key, "attribute->key")?;
+            if arguments::optional_text(given.field, "attribute->field")?.is_some() {
+                return Err(Error::invalid(
+                    "attribute->field is given: what is said of a step is of no field",
+                ));
+            }
+            inner.producer.step_attr(key, read(&given)?)
+        }
+    })
+}
+
 /// Reads the values of an attribute.
 unsafe fn read(given: &fb_attribute) -> Result<Attr> {
     let list = arguments::truth(given.list, "attribute->list")?;

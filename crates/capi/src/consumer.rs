@@ -14,7 +14,7 @@ use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::MAX_NDIM;
 use forebay_client::core::stats::{Stats, Value};
 use forebay_client::store::stats::write_value;
-use forebay_client::{BlockBytes, Choice, Consumer, Error, Result, Step};
+use forebay_client::{BlockBytes, Choice, Consumer, Error, Records, Result, Step};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -22,8 +22,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A reader of a stream.
 pub(crate) type fb_consumer = Handle<Consumer>;
 
-/// By the field's name and the block's place among its blocks.
-type OfBlocks<T> = Mutex<HashMap<(String, usize), T>>;
+/// By the field's name and the block's place among its blocks, or among this rank's.
+type OfBlocks<T> = Mutex<HashMap<(String, usize, Whose), T>>;
+
+/// Which blocks of a field are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whose {
+    All,
+    /// This rank's, of a parallel reader.
+    Mine,
+}
 
 /// What a step's handle points at.
 pub(crate) struct StepInner {
@@ -150,9 +158,71 @@ pub(crate) unsafe extern "C" fn fb_step_block_count(
     call("fb_step_block_count", || {
         // SAFETY: the header's terms.
         unsafe {
-            let step = &Handle::get(step, "step")?.step;
-            let records = step.records(arguments::text(field, "field")?)?;
+            let records = Handle::get(step, "step")?.records(arguments::text(field, "field")?, Whose::All)?;
             arguments::place(count, "count")?.write(records.len() as u64);
+        }
+        Ok(())
+    })
+}
+
+/// Tells how many blocks of a field are this rank's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_mine_count(
+    step: *const fb_step,
+    field: *const c_char,
+    count: *mut u64,
+) -> c_int {
+    call("fb_step_mine_count", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let records =
+                Handle::get(step, "step")?.records(arguments::text(field, "field")?, Whose::Mine)?;
+            arguments::place(count, "count")?.write(records.len() as u64);
+        }
+        Ok(())
+    })
+}
+
+/// Shows one of this rank's blocks of a field where it lies.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_mine(
+    step: *mut fb_step,
+    field: *const c_char,
+    index: u64,
+    view: *mut fb_view,
+) -> c_int {
+    call("fb_step_mine", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(step, "step")?;
+            let shown = inner.view(arguments::text(field, "field")?, index, Whose::Mine)?;
+            arguments::write(&shown, view, "view")
+        }
+    })
+}
+
+/// Tells which slab of a field is this rank's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_mine_region(
+    step: *const fb_step,
+    field: *const c_char,
+    offset: *mut u64,
+    shape: *mut u64,
+    every: *mut u64,
+) -> c_int {
+    call("fb_step_mine_region", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let step = &Handle::get(step, "step")?.step;
+            let slab = step.mine_region(arguments::text(field, "field")?)?;
+            let places = [(offset, "offset", &slab.offset), (shape, "shape", &slab.shape)];
+            for (place, what, numbers) in places {
+                arguments::place(place, what)?;
+                std::ptr::copy_nonoverlapping(numbers.as_ptr(), place, numbers.len());
+            }
+            if !every.is_null() {
+                std::ptr::copy_nonoverlapping(slab.step.as_ptr(), every, slab.step.len());
+            }
         }
         Ok(())
     })
@@ -170,15 +240,23 @@ pub(crate) unsafe extern "C" fn fb_step_block(
         // SAFETY: the header's terms.
         unsafe {
             let inner = Handle::get(step, "step")?;
-            arguments::write(&inner.view(arguments::text(field, "field")?, index)?, view, "view")
+            let shown = inner.view(arguments::text(field, "field")?, index, Whose::All)?;
+            arguments::write(&shown, view, "view")
         }
     })
 }
 
 impl StepInner {
-    fn view(&self, name: &str, index: u64) -> Result<fb_view> {
+    fn records(&self, name: &str, whose: Whose) -> Result<Records<'_>> {
+        match whose {
+            Whose::All => self.step.records(name),
+            Whose::Mine => self.step.mine_records(name),
+        }
+    }
+
+    fn view(&self, name: &str, index: u64, whose: Whose) -> Result<fb_view> {
         let field = self.step.field(name)?;
-        let records = self.step.records(name)?;
+        let records = self.records(name, whose)?;
         // Past the last block on any machine.
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let record = records.get(index).ok_or_else(|| {
@@ -210,17 +288,17 @@ impl StepInner {
                 (all.count, all.nan, all.min_bits, all.max_bits);
             view.tiles = (stats.tiles.len() / (2 * field.dtype.size())) as u64;
             if view.tiles > 0 {
-                view.tile_bounds = self.tile_bounds(name, index, &stats.tiles).cast();
+                view.tile_bounds = self.tile_bounds((name, index, whose), &stats.tiles).cast();
             }
         }
         if view.bytes > 0 {
-            view.data = self.bytes(name, index)?.cast();
+            view.data = self.bytes((name, index, whose))?.cast();
         }
         Ok(view)
     }
 
     /// The address of the bounds of a block's tiles, aligned as any element: it stays valid until the step is released.
-    fn tile_bounds(&self, name: &str, index: usize, tiles: &[u8]) -> *const u64 {
+    fn tile_bounds(&self, (name, index, whose): (&str, usize, Whose), tiles: &[u8]) -> *const u64 {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let words = || {
             let word = |bytes: &[u8]| {
@@ -230,17 +308,21 @@ impl StepInner {
             };
             tiles.chunks(8).map(word).collect()
         };
-        known.entry((name.to_owned(), index)).or_insert_with(words).as_ptr()
+        known.entry((name.to_owned(), index, whose)).or_insert_with(words).as_ptr()
     }
 
     /// The address of a block's bytes, which stays valid until the step is released.
-    fn bytes(&self, name: &str, index: usize) -> Result<*const u8> {
+    fn bytes(&self, (name, index, whose): (&str, usize, Whose)) -> Result<*const u8> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (name.to_owned(), index);
+        let place = (name.to_owned(), index, whose);
         if let Some(bytes) = views.get(&place) {
             return Ok(bytes.as_raw()?.0);
         }
-        let bytes = self.step.block(name, index)?.bytes;
+        let block = match whose {
+            Whose::All => self.step.block(name, index)?,
+            Whose::Mine => self.step.mine_block(name, index)?,
+        };
+        let bytes = block.bytes;
         let (address, _) = bytes.as_raw()?;
         views.insert(place, bytes);
         Ok(address)

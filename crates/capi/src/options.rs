@@ -45,6 +45,7 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
     // SAFETY: the caller vouches for it.
     unsafe {
         arguments::unused(given.reserved, "options->reserved")?;
+        arguments::unused(given.reserved2, "options->reserved2")?;
         Ok(ConsumerOptions {
             group: arguments::group(given.group, given.transport, given.timeout, given.name)?,
             stream: stream.to_owned(),
@@ -54,6 +55,10 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
             start: compound::start(given)?,
             pin_bytes: given.pin_bytes,
             take: Choice::of_number(given.take, "options->take")?,
+            rank: given.rank,
+            size: arguments::within(given.size, 1..=65536, "options->size")?,
+            on_loss: Choice::of_number(given.on_loss, "options->on_loss")?,
+            assign: arguments::choice_by_name(given.assign, "options->assign")?,
         })
     }
 }

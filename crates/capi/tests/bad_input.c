@@ -61,6 +61,9 @@ CASE(nulls) {
     FAILS(FB_INVALID, "fb_get: step", "is NULL", fb_get(NULL, NULL));
     FAILS(FB_INVALID, "fb_step_block: step", "is NULL", fb_step_block(NULL, "U", 0, NULL));
     FAILS(FB_INVALID, "fb_step_block_count: step", "is NULL", fb_step_block_count(NULL, "U", &count));
+    FAILS(FB_INVALID, "fb_step_mine: step", "is NULL", fb_step_mine(NULL, "U", 0, NULL));
+    FAILS(FB_INVALID, "fb_step_mine_count: step", "is NULL", fb_step_mine_count(NULL, "U", &count));
+    FAILS(FB_INVALID, "fb_step_mine_region: step", "is NULL", fb_step_mine_region(NULL, "U", &count, &count, NULL));
     FAILS(FB_INVALID, "fb_space_put: space", "is NULL", fb_space_put(NULL, NULL, 0, NULL));
     FAILS(FB_INVALID, "fb_space_get: space", "is NULL", fb_space_get(NULL, 0, 0, NULL));
     FAILS(FB_INVALID, "fb_space_remove: space", "is NULL", fb_space_remove(NULL, "U", 0));
@@ -437,6 +440,9 @@ CASE(selections) {
     FAILS(FB_NOT_FOUND, "no block 1", "has 1", fb_step_block(step, "U", 1, &view));
     FAILS(FB_NOT_FOUND, "'W'", "", fb_step_block_count(step, "W", &count));
     FAILS(FB_INVALID, "view", "is NULL", fb_step_block(step, "U", 0, NULL));
+    FAILS(FB_NOT_FOUND, "no block 1", "has 1", fb_step_mine(step, "U", 1, &view));
+    FAILS(FB_NOT_FOUND, "'W'", "", fb_step_mine_count(step, "W", &count));
+    FAILS(FB_INVALID, "'U'", "assign 'slab'", fb_step_mine_region(step, "U", &count, &count, NULL));
     view.struct_size = 8;
     FAILS(FB_INVALID, "view->struct_size", "FB_VIEW_INIT", fb_step_block(step, "U", 0, &view));
     info.struct_size = 0;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -167,20 +169,24 @@ static void attributes(const std::string &stream) {
     const int values[2] = {1, 2};
     auto step = sim.step(0);
     step.put("N", values, {{0}, {2}});
+    step.attr("iterations", 7);
+    step.attr("dt", 0.125);
+    FAILS(FB_CONFLICT, "of a step", step.attr("dt", 0.5));
     step.end();
     const auto found = viewer.next();
     CHECK(std::isnan(found->time()));
+    CHECK(found->attrs().at("iterations") == Attribute(std::int64_t{7}));
     const auto of_other = found->attrs("M");
     CHECK(of_other.at("large") == Attribute(~std::uint64_t{0}));
     CHECK(of_other.at("complex") == Attribute(std::complex<double>(0.5, -2)));
     CHECK(of_other.at("several") == Attribute(std::vector<std::complex<double>>{{1, 2}, {3, 4}}));
     CHECK(of_other.at("few") == Attribute(std::vector<std::int64_t>{1, 2}));
     const auto of_stream = found->attrs(), of_field = found->attrs("N");
-    CHECK(of_stream.size() == 5 && of_field.size() == 6);
+    CHECK(of_stream.size() == 6 && of_field.size() == 6);
     CHECK(of_stream.at("view") == Attribute(std::string("longer")));
     CHECK(of_field.at("views") == Attribute(std::vector<std::string>{"ab", "d"}));
     CHECK(of_stream.at("yes") == Attribute(true) && of_stream.at("count") == Attribute(std::int64_t{9}));
-    CHECK(of_stream.at("dt") == Attribute(0.5) && of_stream.at("name") == Attribute(std::string("a text")));
+    CHECK(of_stream.at("dt") == Attribute(0.125) && of_stream.at("name") == Attribute(std::string("a text")));
     CHECK(of_field.at("more") == Attribute(std::string("text")));
     CHECK(of_field.at("flags") == Attribute(std::vector<bool>{true, false}));
     CHECK(of_field.at("sizes") == Attribute(std::vector<std::int64_t>{1, -2, 3}));
@@ -380,6 +386,53 @@ static void contracts(const std::string &stream) {
     FAILS(FB_OUT_OF_BOUNDS, "stride has 1", forebay::Consumer{options});
 }
 
+// A reader of two ranks: each has its slab, as blocks and as a region.
+static void cohorts(const std::string &stream) {
+    constexpr int size = 2;
+    std::vector<forebay::Consumer> ranks;
+    {
+        std::vector<std::thread> threads;
+        std::mutex mutex;
+        for (int rank = 0; rank < size; rank++)
+            threads.emplace_back([&, rank] {
+                forebay::ConsumerOptions options{stream};
+                options.name = "pair of " + stream;
+                options.rank = static_cast<std::uint32_t>(rank);
+                options.size = size;
+                options.assign = "slab";
+                forebay::Consumer reader{options};
+                const std::lock_guard<std::mutex> lock{mutex};
+                ranks.push_back(std::move(reader));
+            });
+        for (auto &thread : threads) thread.join();
+    }
+    auto sim = producer(stream);
+    sim.array<double>("U", {3, 2});
+    const double values[] = {1, 2, 3, 4, 5, 6};
+    auto step = sim.step(0);
+    CHECK(step.put("U", values, {{0, 0}, {3, 2}}) == FB_OUTCOME_STAGED);
+    step.end();
+    double sum = 0;
+    for (auto &reader : ranks) {
+        const auto found = reader.next();
+        const auto slab = found->mine_region("U");
+        const auto mine = found->mine<double>("U");
+        CHECK(mine.size() == 1 && mine[0].offset == slab.offset && mine[0].shape == slab.shape);
+        CHECK(slab.offset[0] == (slab.shape[0] == 2 ? 0u : 2u) && slab.shape[1] == 2);
+        const auto copy = found->get<double>("U", slab);
+        for (std::size_t i = 0; i < slab.shape[0] * slab.shape[1]; i++) {
+            CHECK(copy.data()[i] == mine[0].data[i]);
+            sum += copy.data()[i];
+        }
+    }
+    CHECK(sum == 21);
+    forebay::ConsumerOptions options{stream};
+    options.size = 2;
+    FAILS(FB_INVALID, "has no name", forebay::Consumer{options});
+    options.assign = "nearest";
+    FAILS(FB_INVALID, "'nearest' is not known", forebay::Consumer{options});
+}
+
 static void errors(const std::string &stream) {
     forebay::ProducerOptions options{stream};
     options.rank = 2;
@@ -415,7 +468,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"contracts", contracts}, {"space", space}, {"ends", ends}, {"errors", errors}};
+        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

@@ -588,6 +588,7 @@ contains
       real(real64) :: u(nx, ny)
       integer(int64) :: run, next
       integer :: i, outcome
+      integer(int64), allocatable :: begins(:), lengths(:)
       u = reshape([(real(i, real64), i = 1, nx*ny)], [nx, ny])
       call fb_consumer_open(viewer, name, needs=[ &
          fb_need('U', offset=[2_int64, 1_int64], shape=[1_int64, 2_int64], stride=[1_int64, 2_int64]), &
@@ -604,6 +605,13 @@ contains
       call check(all(view%offset == [2, 1]) .and. all(view%shape == [1, 2]) .and. all(view%step == [1, 2]), 'its box')
       call c_f_pointer(view%data, column, view%stored)
       call check(column(1, 1) == u(3, 2) .and. column(1, 2) == u(3, 4), 'its elements')
+      call check(fb_step_mine_count(step, 'U') == 1, 'all blocks are those of the only rank')
+      call fb_step_mine(step, 'U', 1_int64, view)
+      call check(all(view%offset == [2, 1]) .and. all(view%shape == [1, 2]), 'the same')
+      call fb_step_mine(step, 'U', 0_int64, view, stat, text)
+      call fails(FB_OUT_OF_BOUNDS, 'counts from 1')
+      call fb_step_mine_region(step, 'U', begins, lengths, stat=stat, errmsg=text)
+      call fails(FB_INVALID, 'assign ''slab''')
       call fb_get(step, 'U', u, offset=[0, 0], stat=stat, errmsg=text)
       call fails(FB_NOT_COVERED, 'contract')
       call fb_step_release(step)
@@ -717,6 +725,9 @@ contains
       call fails(FB_NOT_FOUND, 'V')
       call fb_producer_begin(sim, 1)
       call fb_put(sim, 'U', 1.0_real64)
+      call fb_attr(sim, 'i4', 8, of_step=.true.)
+      call fb_attr(sim, 'i4', 9, of_step=.true., stat=stat, errmsg=text)
+      call fails(FB_CONFLICT, 'of a step')
       call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call check(step%time /= step%time, 'it has no time')
@@ -727,7 +738,7 @@ contains
       call fb_attr_get(step, 'yes', yes)
       call check(yes, 'a logical')
       call fb_attr_get(step, 'i4', i8)
-      call check(i8 == -7, 'an integer')
+      call check(i8 == 8, 'an integer, of the step')
       call fb_attr_get(step, 'i8', i8)
       call check(i8 == 5000000000_int64, 'a large integer')
       call fb_attr_get(step, 'r4', r8)

@@ -1,6 +1,6 @@
 //! Consumers: readers of a stream, which attach and detach at any moment.
 //!
-//! From the bottom up: [`attach`], at the server that coordinates the stream; [`handle`]; [`failover`], where that
+//! From the bottom up: [`rank`], what a rank of a parallel reader says of itself; [`attach`], at the server that coordinates the stream; [`handle`]; [`failover`], where that
 //! server dies; [`told`], what the coordinator tells; [`newest`] and [`next_step`], waiting for that; [`lateness`], why none came;
 //! [`need`], what is needed changes.
 
@@ -11,6 +11,7 @@ mod lateness;
 mod need;
 mod newest;
 mod next_step;
+mod rank;
 mod told;
 
 pub use handle::Consumer;

@@ -15,7 +15,7 @@
 //!
 //! - `seconds`, `fork`, `check_dtype`: times that users give, handles in forked children, dtypes of arrays;
 //! - `identity`, `job`: which process this is, and of which job;
-//! - `on_loss`, `outcome`, `holes`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
+//! - `on_loss`, `on_rank_loss`, `outcome`, `holes`, `declared`: choices and options of handles, as `interface/forebay.toml` declares them;
 //! - `connection`: finding a group and talking to its servers;
 //! - `put_target`: a server that this process puts blocks to;
 //! - `reading`: getting at blocks, whoever put them;
@@ -34,6 +34,7 @@ mod holes;
 mod identity;
 mod job;
 mod on_loss;
+mod on_rank_loss;
 mod outcome;
 mod pipeline_handle;
 mod producer;
@@ -52,6 +53,7 @@ pub use group_options::{GroupOptions, TransportChoice};
 pub use holes::Holes;
 pub use job::new_job_name;
 pub use on_loss::OnLoss;
+pub use on_rank_loss::OnRankLoss;
 pub use outcome::Outcome;
 pub use pipeline_handle::{DriveOutcome, PipelineHandle, PipelineRequest};
 pub use producer::{Allocation, Block, Producer};
@@ -66,6 +68,7 @@ pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;
 pub use forebay_core as core;
+pub use forebay_core::assign::Assign;
 pub use forebay_core::attr::{Attr, AttrValues, Attrs};
 pub use forebay_core::ids::ServerId;
 pub use forebay_core::placement::{BlockToPlace, Placement};

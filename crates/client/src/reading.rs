@@ -5,9 +5,10 @@
 //! - [`buffers`], [`pins`], [`share`]: memory that is used again, the bound on what arrays keep, which blocks are a worker's;
 //! - [`readable_arena`], [`server_pool`]: the servers that hold blocks, and their arenas;
 //! - [`successors`], [`block_access`]: getting at a block's bytes, also when the server is gone that held it;
-//! - [`block_lookup`], [`assemble`]: finding the blocks of a field, and filling a region from them;
+//! - [`block_lookup`], [`remote`], [`assemble`]: finding the blocks of a field, fetching parts of many, and filling a region from them;
 //! - [`seen`]: what of these blocks a reader's contract shows it;
-//! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it.
+//! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it;
+//! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader.
 
 pub(crate) mod assemble;
 pub(crate) mod block_access;
@@ -15,8 +16,11 @@ pub(crate) mod block_lookup;
 pub(crate) mod block_view;
 pub(crate) mod buffers;
 pub(crate) mod held_steps;
+mod mine;
 pub(crate) mod pins;
 pub(crate) mod readable_arena;
+pub(crate) mod remote;
+pub(crate) mod seat;
 pub(crate) mod seen;
 pub(crate) mod server_pool;
 pub(crate) mod share;

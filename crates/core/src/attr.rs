@@ -1,6 +1,6 @@
 //! Attributes: what a producer says of its stream, or of one of its fields, beside the data.
 //!
-//! They are constants of a run. One rank that sets them is enough; where several do, they must say the same.
+//! They are constants of a run, or belong to one step. One rank that sets them is enough; where several do, they must say the same.
 
 use crate::ids::check_name;
 use crate::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What all attributes of a stream and its fields may take, names included.
+/// What all attributes of a stream and its fields may take, names included, and what those of one step may.
 pub const ATTRS_BYTES_MAX: usize = 64 << 10;
 
 /// What an attribute counts besides its key and its values, so that many empty ones are bounded too.
@@ -185,18 +185,55 @@ impl Attrs {
         self.of.is_empty()
     }
 
-    /// Sets an attribute; false if it is set already, and the same. To change one is a conflict.
+    /// Sets an attribute for the rest of a run; false if it is set already, and the same. To change one is a conflict.
     pub fn set(&mut self, field: Option<&str>, key: &str, attr: Attr) -> Result<bool> {
-        attr.check(key)?;
         let whose = field.map_or("the stream".to_owned(), |field| format!("field '{field}'"));
+        self.insert(field, key, attr, |known, attr| {
+            format!(
+                "attribute '{key}' of {whose} is {known} in this run, and cannot become {attr}: all ranks that set it must \
+                 agree; what changes with the step is an attribute of the step, or a field"
+            )
+        })
+    }
+
+    /// Sets an attribute of one step; false if it is set already, and the same. Two values are a conflict.
+    pub fn set_at_step(&mut self, key: &str, attr: Attr) -> Result<bool> {
+        self.insert(None, key, attr, |known, attr| {
+            format!("attribute '{key}' of a step is {known}, and cannot become {attr}: all ranks that set it must agree")
+        })
+    }
+
+    /// Checks what another process has told of one step.
+    pub fn check_of_step(&self) -> Result<()> {
+        if self.fields().next().is_some() {
+            return Err(Error::protocol("attributes of fields among those of a step"));
+        }
+        let mut again = Attrs::default();
+        self.of(None).try_for_each(|(key, attr)| again.set_at_step(key, attr.clone()).map(drop))
+    }
+
+    /// These, with those of a step, which go before the stream's own.
+    #[must_use]
+    pub fn with_those_of_step(&self, step: &Attrs) -> Attrs {
+        let mut both = self.clone();
+        let own = step.of(None).map(|(key, attr)| (key.to_owned(), attr.clone()));
+        both.of.entry(String::new()).or_default().extend(own);
+        both
+    }
+
+    fn insert(
+        &mut self,
+        field: Option<&str>,
+        key: &str,
+        attr: Attr,
+        conflict: impl FnOnce(&Attr, &Attr) -> String,
+    ) -> Result<bool> {
+        attr.check(key)?;
         if let Some(known) = self.get(field, key) {
             if *known == attr {
                 return Ok(false);
             }
-            return Err(Error::conflict(format!(
-                "attribute '{key}' of {whose} is {known} in this run, and cannot become {attr}: all ranks that set it must \
-                 agree; what changes with the step is a field"
-            )));
+            return Err(Error::conflict(conflict(known, &attr)));
         }
         let names = |field: &String| if field.is_empty() { 0 } else { OVERHEAD + field.len() };
         let held = self.of.iter().map(|(field, attrs)| {

@@ -196,14 +196,6 @@ impl Extent {
         let step = self.step().map_or_else(|| self.shape().iter().map(|_| 1).collect(), Dims::from);
         Selection { offset: offset.into(), shape: self.shape().into(), step }
     }
-
-    /// Where a part of the interior lies in the stored array.
-    pub fn stored_region(&self, part: &Region) -> Region {
-        let interior = self.interior();
-        let offset =
-            (0..self.ndim()).map(|d| part.offset()[d] - interior.offset()[d] + self.low(d)).collect();
-        Region::from_checked(offset, part.shape().into())
-    }
 }
 
 /// Where a block's bytes are. An arena is named by its number on its server, a range by the
@@ -259,8 +251,6 @@ mod tests {
         let extent = Extent::new(Some(&[10, 20]), &[4, 6], &[1, 0], &[2, 3]).unwrap();
         assert_eq!(extent.stored_shape()[..], [7, 9]);
         assert_eq!(extent.bytes(Dtype::F64).unwrap(), 7 * 9 * 8);
-        let part = Region::new(&[11, 20], &[2, 3]).unwrap();
-        assert_eq!(extent.stored_region(&part), Region::new(&[2, 0], &[2, 3]).unwrap());
         let parts: ExtentParts = extent.clone().into();
         assert_eq!(Extent::try_from(parts).unwrap(), extent);
     }

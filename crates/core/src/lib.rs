@@ -13,6 +13,7 @@
 //! - [`dtype`]: the types of elements;
 //! - [`region`]: boxes of cells;
 //! - [`coverage`]: what of a box is missing;
+//! - [`assign`]: which blocks are whose, among the ranks of a parallel reader;
 //! - [`hilbert`]: the curve that keeps near tiles near;
 //! - [`attr`]: attributes of streams and fields;
 //! - [`block`]: one rank's part of a field, and where its bytes lie;
@@ -31,6 +32,7 @@
 //! - [`membership`]: one member's part in agreeing on the next roster.
 
 pub mod agreement;
+pub mod assign;
 pub mod attr;
 pub mod block;
 pub mod contract;

@@ -8,7 +8,9 @@
 //! - `contribution`: what one rank has put in one step;
 //! - `report`: a closed step, as readers are told of it;
 //! - `run_end`: how ranks and runs end;
+//! - `cohort`: the ranks of a consumer that is parallel;
 //! - `attachment`: a consumer or a pipeline;
+//! - `gathering`: the ranks of a cohort that have come, until all have;
 //! - `situation`: what a reader waits for, and which readers there are;
 //! - `matched`, `matching`: what of the offer all that is attached needs;
 //! - `effect`: what must be done after something happened;
@@ -18,10 +20,12 @@
 //! - `coordinator`: the state of one stream, and what changes it.
 
 mod attachment;
+mod cohort;
 mod contribution;
 mod coordinator;
 mod counts;
 mod effect;
+mod gathering;
 mod ledger;
 mod matched;
 mod matching;
@@ -39,10 +43,12 @@ mod takeover;
 mod unmatched;
 
 pub use attachment::{Attachment, AttachmentId, AttachmentRecord, Delivery, Start, Take};
+pub use cohort::{CohortRank, CohortRecord, ToldStep};
 pub use contribution::{FieldContribution, RegisteredBlocks, StepContribution};
-pub use coordinator::{StreamCoordinator, StreamPhase, StreamStatus};
+pub use coordinator::{Arrival, StreamCoordinator, StreamPhase, StreamStatus};
 pub use counts::{HandedCounts, StepCounts};
 pub use effect::{Effect, Joined};
+pub use gathering::Coming;
 pub use ledger::{Ledger, RankLedger, RankReport, RunLedger, RunReport};
 pub use matched::FieldMatch;
 pub use matching::{Matching, Offered, ReaderMatches};

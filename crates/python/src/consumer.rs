@@ -105,6 +105,22 @@ fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<
     Ok(told)
 }
 
+fn describe_place<'py>(
+    py: Python<'py>,
+    record: &BlockRecord,
+    host: Option<String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (told, extent) = (PyDict::new(py), &record.extent);
+    told.set_item("rank", record.key.rank)?;
+    told.set_item("number", record.key.number)?;
+    told.set_item("level", record.level)?;
+    told.set_item("offset", extent.offset().map(|offset| PyTuple::new(py, offset)).transpose()?)?;
+    told.set_item("shape", PyTuple::new(py, extent.shape())?)?;
+    told.set_item("nbytes", record.location.bytes)?;
+    told.set_item("host", host)?;
+    Ok(told)
+}
+
 type PyBlock<'py> = (Bound<'py, PyDict>, ReadBuffer);
 
 #[pymethods]
@@ -112,6 +128,11 @@ impl Step {
     #[getter]
     fn run(&self) -> u64 {
         self.step.report().id.run
+    }
+
+    #[getter]
+    fn stream(&self) -> &str {
+        &self.step.report().id.stream
     }
 
     #[getter]
@@ -183,6 +204,40 @@ impl Step {
             .into_iter()
             .map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(Freed::new(view.bytes)))))
             .collect()
+    }
+
+    /// One block with its bytes, by its place among the field's.
+    fn block<'py>(&self, py: Python<'py>, name: &str, place: usize) -> PyResult<PyBlock<'py>> {
+        let view = waiting(py, || self.step.block(name, place))?;
+        Ok((describe_block(py, &view.record)?, ReadBuffer(Freed::new(view.bytes))))
+    }
+
+    /// Of a parallel reader: each of this rank's blocks with its bytes.
+    fn mine<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<PyBlock<'py>>> {
+        let views = waiting(py, || self.step.mine(name))?;
+        views
+            .into_iter()
+            .map(|view| Ok((describe_block(py, &view.record)?, ReadBuffer(Freed::new(view.bytes)))))
+            .collect()
+    }
+
+    /// Of a parallel reader: this rank's slab, as offset, shape and step.
+    fn mine_region(&self, name: &str) -> PyResult<(Vec<u64>, Vec<u64>, Vec<u64>)> {
+        let Selection { offset, shape, step } = self.step.mine_region(name).map_err(raise)?;
+        Ok((offset.to_vec(), shape.to_vec(), step.to_vec()))
+    }
+
+    /// What is known of each block before it is read, for those who assign them.
+    fn places<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let records = waiting(py, || self.step.records(name))?;
+        let hosts = self.step.hosts_of_blocks(name).map_err(raise)?;
+        let hosts = hosts.into_iter().chain(std::iter::repeat(None));
+        records.iter().zip(hosts).map(|(record, host)| describe_place(py, record, host)).collect()
+    }
+
+    /// The ranks that read, with their hosts, and which of them this one is.
+    fn readers(&self) -> (Vec<(u32, String)>, u32) {
+        self.step.readers()
     }
 
     /// Fills an array of the caller's with the selected elements.

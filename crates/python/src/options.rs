@@ -99,6 +99,10 @@ pub(crate) struct ConsumerGiven {
     start: given::Start,
     pin_bytes: u64,
     take: String,
+    rank: u32,
+    size: u32,
+    on_loss: String,
+    assign: String,
 }
 
 impl ConsumerGiven {
@@ -113,6 +117,10 @@ impl ConsumerGiven {
             start: self.start.made()?,
             pin_bytes: self.pin_bytes,
             take: given::choice(&self.take)?,
+            rank: self.rank,
+            size: self.size,
+            on_loss: given::choice(&self.on_loss)?,
+            assign: given::choice(&self.assign)?,
         })
     }
 }

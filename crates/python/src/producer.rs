@@ -116,16 +116,13 @@ impl Producer {
         values: &Bound<'_, PyAny>,
         list: bool,
     ) -> PyResult<()> {
-        let values = match kind {
-            "bool" => AttrValues::Bool(values.extract()?),
-            "int" => AttrValues::Int(values.extract()?),
-            "unsigned" => AttrValues::unsigned(values.extract()?),
-            "float" => AttrValues::Float(values.extract()?),
-            "complex" => AttrValues::Complex(values.extract()?),
-            _ => AttrValues::Text(values.extract()?),
-        };
-        let attr = Attr { list, values };
+        let attr = attribute(kind, values, list)?;
         waiting(py, || self.0.attr(field.as_deref(), key, attr))
+    }
+
+    /// Sets an attribute of the open step.
+    fn step_attr(&self, key: &str, kind: &str, values: &Bound<'_, PyAny>, list: bool) -> PyResult<()> {
+        self.0.step_attr(key, attribute(kind, values, list)?).map_err(raise)
     }
 
     fn begin(&self, py: Python<'_>, step: u64, time: f64) -> PyResult<()> {
@@ -210,4 +207,17 @@ impl Producer {
 /// Dimensions from Python.
 pub(crate) fn dims(list: &[u64]) -> Dims {
     list.into()
+}
+
+/// An attribute; `kind` says of what type the values are.
+fn attribute(kind: &str, values: &Bound<'_, PyAny>, list: bool) -> PyResult<Attr> {
+    let values = match kind {
+        "bool" => AttrValues::Bool(values.extract()?),
+        "int" => AttrValues::Int(values.extract()?),
+        "unsigned" => AttrValues::unsigned(values.extract()?),
+        "float" => AttrValues::Float(values.extract()?),
+        "complex" => AttrValues::Complex(values.extract()?),
+        _ => AttrValues::Text(values.extract()?),
+    };
+    Ok(Attr { list, values })
 }

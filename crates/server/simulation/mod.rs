@@ -45,12 +45,12 @@ fn all_hold(seeds: u64, plan: fn(u64) -> Plan) {
 
 #[test]
 fn one_host_holds() {
-    all_hold(60, Plan::one_host);
+    all_hold(40, Plan::one_host);
 }
 
 #[test]
 fn several_hosts_hold() {
-    all_hold(60, Plan::several_hosts);
+    all_hold(30, Plan::several_hosts);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn three_copies_hold() {
 
 #[test]
 fn short_runs_hold() {
-    all_hold(60, Plan::short_runs);
+    all_hold(40, Plan::short_runs);
 }
 
 #[test]

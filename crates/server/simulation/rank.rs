@@ -268,7 +268,13 @@ impl<'a> Rank<'a> {
     }
 
     async fn end(&mut self, step: StepNumber, written: &[Written]) -> Result<()> {
-        let end = Request::End { step, blocks: written.len() as u64, dropped: false, stats: Vec::new() };
+        let end = Request::End {
+            step,
+            blocks: written.len() as u64,
+            dropped: false,
+            stats: Vec::new(),
+            attrs: Default::default(),
+        };
         match self.plan.options.copies() {
             0 => self.home.caller.tell(&end),
             _ => self.home.caller.call(&end).await.map(drop),

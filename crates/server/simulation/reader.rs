@@ -114,6 +114,8 @@ async fn attach(
         reader: Identity::default(),
         held: Vec::new(),
         back,
+        patience_ms: 20_000,
+        cohort: None,
     };
     let began = Instant::now();
     let mut server = client.any().await;
@@ -128,7 +130,9 @@ async fn attach(
                 tracing::info!("a reader is sent from {server} to {other}");
                 server = other;
             }
-            Ok((caller, Reply::Attached { attachment, from })) => return Ok((caller, attachment, from)),
+            Ok((caller, Reply::Attached { attachment, from, hosts: _ })) => {
+                return Ok((caller, attachment, from));
+            }
             Ok((_, other)) => return Err(unexpected(&other)),
             Err(error) if began.elapsed() > PATIENCE || !may_pass(&error) => {
                 return Err(error.during("attaching"));

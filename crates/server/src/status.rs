@@ -126,6 +126,7 @@ fn who(reader: &ReaderStatus) -> Value {
         "name": who.and_then(|who| who.name.clone()),
         "host": who.map(|who| &who.host),
         "pid": who.map(|who| who.pid),
+        "ranks": reader.ranks,
         "server": reader.server.0,
     })
 }

@@ -45,6 +45,8 @@ numbers! {
     FB_START_HELD = 5,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
+    FB_ON_RANK_LOSS_FAIL = 0,
+    FB_ON_RANK_LOSS_GO_ON = 1,
     FB_STATS_NONE = 0,
     FB_STATS_ALONG = 1,
     FB_STATS_ALONE = 2,
@@ -298,6 +300,11 @@ sized!(
         take: i32 = 0,
         reserved: i32 = 0,
         name: *const c_char = std::ptr::null(),
+        rank: u32 = 0,
+        size: u32 = 1,
+        on_loss: i32 = 0,
+        reserved2: i32 = 0,
+        assign: *const c_char = std::ptr::null(),
     }
 );
 

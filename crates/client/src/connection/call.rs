@@ -58,18 +58,12 @@ impl Rpc {
 
     /// Asks for bytes and receives them to where they belong.
     pub(crate) fn fetch<Q: Request>(&self, message: &Q, target: &mut [u8], what: &str) -> Result<()> {
-        let mut call = self.start(message, None, self.patience(), true)?;
-        let header = call.take(what)?.header;
-        if header.payload != target.len() as u64 {
-            let error = Error::protocol(format!(
-                "{} bytes came where {} were asked for",
-                header.payload,
-                target.len()
-            ));
-            return Err(self.about_it(lock(&self.receiver).break_with(error)));
-        }
-        // While this call lives, its data is due to nobody else.
-        self.receive_data(target, header.sealed_payload, Instant::now() + self.patience())
+        self.ask_for_data(message)?.receive(target, what)
+    }
+
+    /// Asks for bytes, to be received after others were asked for: over one connection in the order in which they were asked for.
+    pub(crate) fn ask_for_data<Q: Request>(&self, message: &Q) -> Result<Call<'_, Q>> {
+        self.start(message, None, self.patience(), true)
     }
 
     fn start<Q: Request>(
@@ -163,6 +157,23 @@ impl<Q: Request> Call<'_, Q> {
     /// Waits for the answer. One that says what failed is an error.
     pub(crate) fn answer(mut self, what: &str) -> Result<Answer<Q::Reply>> {
         self.take(what)
+    }
+
+    /// Receives the bytes that were asked for, to where they belong.
+    pub(crate) fn receive(mut self, target: &mut [u8], what: &str) -> Result<()> {
+        let (rpc, patience) = (self.rpc, self.rpc.patience());
+        self.deadline = Instant::now() + patience;
+        let header = self.take(what)?.header;
+        if header.payload != target.len() as u64 {
+            let error = Error::protocol(format!(
+                "{} bytes came where {} were asked for",
+                header.payload,
+                target.len()
+            ));
+            return Err(rpc.about_it(lock(&rpc.receiver).break_with(error)));
+        }
+        // While this call lives, its data is due to nobody else.
+        rpc.receive_data(target, header.sealed_payload, Instant::now() + patience)
     }
 
     fn take(&mut self, what: &str) -> Result<Answer<Q::Reply>> {

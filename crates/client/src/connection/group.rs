@@ -173,6 +173,20 @@ impl Group {
             .find(|address| matches!(address, Address::Shm { host, .. } if *host == self.here))
     }
 
+    /// The host of a server, as hosts name themselves; `None` if it is not known.
+    pub(crate) fn host_of(&self, id: ServerId) -> Option<String> {
+        let addresses = self.known().server(id)?.parsed().ok()?;
+        addresses.into_iter().find_map(|address| match address {
+            Address::Shm { host, .. } => Some(host.0),
+            _ => None,
+        })
+    }
+
+    /// The host of this process.
+    pub(crate) fn here(&self) -> &str {
+        &self.here.0
+    }
+
     /// Where to reach a server, and what to call it in errors. Waits for the connection file to tell of one that has
     /// just joined.
     pub(crate) fn address_of(&self, id: ServerId) -> Result<(Address, String)> {

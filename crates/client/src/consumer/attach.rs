@@ -11,7 +11,7 @@ use forebay_core::steps::Start;
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::connection::Role;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where a reader goes on that was told of no step yet; `None`: as it began.
 pub(super) fn next_if_none_came(
@@ -25,23 +25,31 @@ pub(super) fn next_if_none_came(
     }
 }
 
+/// Whom the reader is told by, from which step on it takes part, and the hosts of all ranks of its cohort.
+pub(super) type Attached = (StepSource, Option<(RunNumber, StepNumber)>, Vec<String>);
+
 /// Attaches at the server that coordinates the stream. Returns the run and the step from which on the reader takes part, unless
-/// there has been no run yet.
+/// there has been no run yet; and the hosts of all ranks of its cohort.
 pub(super) fn attach_to(
     group: &Group,
     attach: &Attach,
     pool: &ServerPool,
     deadline: Instant,
-) -> Result<(StepSource, Option<(RunNumber, StepNumber)>)> {
-    let request = Request::Attach(Box::new(attach.clone()));
-    let ask = |rpc: &Rpc, left| match rpc.call_within(&request, None, left, "to attach")?.message {
-        Reply::Attached { attachment, from } => Ok(CoordinatorAnswer::Answer((attachment, from))),
+) -> Result<Attached> {
+    let request = |left: Duration| {
+        let patience_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Request::Attach(Box::new(Attach { patience_ms, ..attach.clone() }))
+    };
+    let ask = |rpc: &Rpc, left| match rpc.call_within(&request(left), None, left, "to attach")?.message {
+        Reply::Attached { attachment, from, hosts } => {
+            Ok(CoordinatorAnswer::Answer((attachment, from, hosts)))
+        }
         Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
         other => Err(unexpected(&other)),
     };
     let asked = group.at_coordinator(&attach.stream, &Role::Consumer, deadline, ask)?;
-    let (server, rpc, (attachment, from)) = asked;
+    let (server, rpc, (attachment, from, hosts)) = asked;
     let rpc = Arc::new(rpc);
     pool.adopt(server, rpc.clone());
-    Ok((StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) }, from))
+    Ok((StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) }, from, hosts))
 }

@@ -6,7 +6,7 @@ use crate::connection::rpc::lock;
 use crate::consumer::attach::{attach_to, next_if_none_came};
 use crate::consumer::handle::Consumer;
 use crate::reading::held_steps::StepSource;
-use forebay_core::steps::{AttachmentId, HeldStep, Start};
+use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::client::consumer::Attach;
@@ -43,11 +43,12 @@ impl Consumer {
             return Err(self.note_over(gone));
         }
         let mut window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
+        let mut why = String::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 // Whoever asks for the next step once more tries again.
-                let text = format!("the deadline passed after {}", gone.text);
+                let text = format!("the deadline passed after {}{why}", gone.text);
                 return Err(Error::timeout(text).about_that_of(&gone));
             }
             if !self.group.is_any_there() {
@@ -57,7 +58,7 @@ impl Consumer {
             let attach = self.attach_again(held.clone(), before.attachment());
             let until = Instant::now() + left.min(ATTACH_AGAIN);
             match attach_to(&self.group, &attach, &self.held.pool, until) {
-                Ok((source, from)) => {
+                Ok((source, from, _)) => {
                     let mut state = lock(&self.state);
                     if state.latest.is_none() {
                         state.next = next_if_none_came(self.attach.start, from).or(state.next);
@@ -70,6 +71,10 @@ impl Consumer {
                 }
                 // The group gives up a member that stands still, and has more time for that.
                 Err(error) if error.kind == ErrorKind::Timeout => {
+                    // What the longest attempt has heard.
+                    if why.is_empty() {
+                        why = format!("; {}", error.text);
+                    }
                     window = RetryWindow::lasting(ATTACH_AGAIN, deadline);
                     pause_before_retry();
                 }
@@ -94,6 +99,15 @@ impl Consumer {
             Start::Held(..) => Start::Held(run, step),
             _ => Start::Rejoin(run, step),
         });
-        Attach { start, needs: state.needs.clone(), held: still_held, back: id, ..self.attach.clone() }
+        let told = || state.told.all();
+        let cohort = self.attach.cohort.clone().map(|rank| CohortRank { told: told(), ..rank });
+        Attach {
+            start,
+            needs: state.needs.clone(),
+            held: still_held,
+            back: id,
+            cohort,
+            ..self.attach.clone()
+        }
     }
 }

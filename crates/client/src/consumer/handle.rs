@@ -4,8 +4,10 @@ use crate::connection::deadline_mutex::DeadlineMutex;
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::consumer::attach::{attach_to, next_if_none_came};
+use crate::consumer::rank::{ToldSteps, rank_of};
 use crate::declared::ConsumerOptions;
 use crate::reading::held_steps::HeldSteps;
+use crate::reading::seat::Seat;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::NeedsByStep;
@@ -29,6 +31,8 @@ pub struct Consumer {
     /// Held by the thread that attaches again, so that one does.
     pub(super) attaching: DeadlineMutex,
     pub(super) state: Mutex<ConsumerState>,
+    /// Which rank it is, if it is one of a parallel reader.
+    pub(super) seat: Option<Arc<Seat>>,
     /// The attributes that the coordinator told last: it tells them with a step only when they are others, and they are taken off
     /// the steps in the order in which it told these.
     pub(super) attrs: Mutex<Arc<Attrs>>,
@@ -43,6 +47,8 @@ pub(super) struct ConsumerState {
     pub(super) needs: NeedsByStep,
     /// The last step that came.
     pub(super) latest: Option<StepNumber>,
+    /// The latest steps that it was told of: those that another rank may not have heard of, if it is one of several.
+    pub(super) told: ToldSteps,
     /// The run and the step from which on this reader is to be told of steps, if it must attach again.
     pub(super) next: Option<(RunNumber, StepNumber)>,
 }
@@ -67,10 +73,14 @@ impl Consumer {
             reader: group.identity(),
             held: Vec::new(),
             back: None,
+            patience_ms: 0,
+            cohort: rank_of(options, &group)?,
         };
         let pool = Arc::new(ServerPool::with_pins(group.clone(), Role::Consumer, options.pin_bytes));
-        let (source, from) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
+        let (source, from, hosts) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
         let next = next_if_none_came(options.start, from);
+        let (rank, assign) = (options.rank, options.assign);
+        let seat = (options.size > 1).then(|| Arc::new(Seat { rank, assign, hosts, group: group.clone() }));
         Ok(Consumer {
             group,
             attach,
@@ -82,8 +92,10 @@ impl Consumer {
                 closed: false,
                 needs: options.needs.clone().into(),
                 latest: None,
+                told: ToldSteps::new(options.window),
                 next,
             }),
+            seat,
             attrs: Mutex::default(),
         })
     }

@@ -1,5 +1,6 @@
 //! Waiting for the newest step, by a reader that takes it alone.
 
+use crate::connection::rpc::lock;
 use crate::consumer::handle::Consumer;
 use crate::consumer::told::{Told, ToldStep};
 use crate::reading::held_steps::StepSource;
@@ -14,6 +15,9 @@ const ANSWER: Duration = Duration::from_millis(500);
 impl Consumer {
     /// The newest step that is closed and was not told before; else the next one, if it comes in time.
     pub(super) fn newest_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
+        if self.seat.is_some() {
+            return self.chosen_until(deadline);
+        }
         let mut newest = None;
         loop {
             let source = self.held.source();
@@ -23,7 +27,7 @@ impl Consumer {
             if self.take_newest(&source, &mut newest, now, deadline)? && newest.is_none() {
                 continue;
             }
-            let question = Request::Next { attachment, has_spare: newest.is_some() };
+            let question = Request::Next { attachment, has_spare: newest.is_some(), after: None };
             let left = deadline.saturating_duration_since(Instant::now()).max(ANSWER);
             match source.rpc.call_within(&question, None, left, "to tell the newest step") {
                 Ok(_) => {}
@@ -39,6 +43,36 @@ impl Consumer {
             let moved = self.take_newest(&source, &mut newest, deadline, deadline)?;
             if newest.is_some() || !moved {
                 return Ok(newest);
+            }
+        }
+    }
+
+    /// Of a rank of several: the newest step that was chosen for all of them; else one is chosen for all.
+    fn chosen_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
+        loop {
+            let source = self.held.source();
+            let Some(attachment) = source.attachment() else { return Ok(None) };
+            match self.listen(&source, Instant::now(), deadline)? {
+                Told::Step(step) => return Ok(Some(step)),
+                Told::Moved(_) => continue,
+                Told::Nothing => {}
+            }
+            let after = lock(&self.state).told.last().map(|told| (told.run, told.step));
+            let question = Request::Next { attachment, has_spare: false, after };
+            let left = deadline.saturating_duration_since(Instant::now()).max(ANSWER);
+            match source.rpc.call_within(&question, None, left, "to tell the newest step") {
+                Ok(_) => {}
+                Err(error) if error.kind == ErrorKind::Unreachable => {
+                    self.on_coordinator_lost(deadline, &source, error)?;
+                    continue;
+                }
+                Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
+                Err(error) => return Err(self.note_over(error)),
+            }
+            match self.listen(&source, deadline.max(Instant::now()), deadline)? {
+                Told::Step(step) => return Ok(Some(step)),
+                Told::Nothing => return Ok(None),
+                Told::Moved(_) => {}
             }
         }
     }

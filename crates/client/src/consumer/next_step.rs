@@ -28,7 +28,7 @@ impl Consumer {
             }
             let patience = timeout.unwrap_or(self.group.options().patience());
             if let Some((report, attrs)) = self.wait_until(deadline_after(patience))? {
-                return Ok(Step::new(self.held.clone(), *report, attrs));
+                return Ok(Step::new(self.held.clone(), *report, attrs).with_seat(self.seat.clone()));
             }
             self.check_window()?;
             let situation = match timeout {

@@ -44,6 +44,7 @@ impl Consumer {
                     self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);
                     state.latest = Some(report.id.step);
+                    state.told.note(&report);
                     state.next = Some((report.id.run, report.id.step.saturating_add(1)));
                     return Ok(Told::Step((report, attrs)));
                 }

@@ -6,7 +6,9 @@ use crate::choice::{Choice, Named};
 use crate::group_options::TransportChoice;
 use crate::holes::Holes;
 use crate::on_loss::OnLoss;
+use crate::on_rank_loss::OnRankLoss;
 use crate::outcome::Outcome;
+use forebay_core::assign::Assign;
 use forebay_core::contract::Association;
 use forebay_core::contract::Statistics;
 use forebay_core::steps::Durability;
@@ -67,6 +69,48 @@ impl Choice for Take {
     const VALUES: &[Named<Self>] = &[
         Named { value: Some(Take::All), number: 0, name: "all", c_name: "FB_TAKE_ALL" },
         Named { value: Some(Take::Latest), number: 1, name: "latest", c_name: "FB_TAKE_LATEST" },
+    ];
+}
+
+impl Choice for OnRankLoss {
+    const WHAT: &str = "on_rank_loss";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(OnRankLoss::Fail), number: 0, name: "fail", c_name: "FB_ON_RANK_LOSS_FAIL" },
+        Named { value: Some(OnRankLoss::GoOn), number: 1, name: "go-on", c_name: "FB_ON_RANK_LOSS_GO_ON" },
+    ];
+}
+
+impl Choice for Assign {
+    const WHAT: &str = "assign";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Assign::All), number: 0, name: "all", c_name: "FB_ASSIGN_ALL" },
+        Named { value: Some(Assign::Ranks), number: 1, name: "ranks", c_name: "FB_ASSIGN_RANKS" },
+        Named {
+            value: Some(Assign::RoundRobin),
+            number: 2,
+            name: "round-robin",
+            c_name: "FB_ASSIGN_ROUND_ROBIN",
+        },
+        Named { value: Some(Assign::Balanced), number: 3, name: "balanced", c_name: "FB_ASSIGN_BALANCED" },
+        Named { value: Some(Assign::Slab), number: 4, name: "slab", c_name: "FB_ASSIGN_SLAB" },
+        Named {
+            value: Some(Assign::HostRanks),
+            number: 5,
+            name: "host+ranks",
+            c_name: "FB_ASSIGN_HOST_RANKS",
+        },
+        Named {
+            value: Some(Assign::HostRoundRobin),
+            number: 6,
+            name: "host+round-robin",
+            c_name: "FB_ASSIGN_HOST_ROUND_ROBIN",
+        },
+        Named {
+            value: Some(Assign::HostBalanced),
+            number: 7,
+            name: "host+balanced",
+            c_name: "FB_ASSIGN_HOST_BALANCED",
+        },
     ];
 }
 

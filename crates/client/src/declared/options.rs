@@ -4,6 +4,8 @@
 
 use crate::group_options::GroupOptions;
 use crate::on_loss::OnLoss;
+use crate::on_rank_loss::OnRankLoss;
+use forebay_core::assign::Assign;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::placement::Placement;
@@ -118,6 +120,21 @@ pub struct ConsumerOptions {
     /// `Take::Latest`, for a live view: then `next` gives the newest closed step and counts those passed over as
     /// `missed`. Neither the simulation nor other readers notice, whatever the stream's policy.
     pub take: Take,
+    /// Of a parallel reader: this rank, counted from 0.
+    pub rank: u32,
+    /// How many ranks the reader has. They begin once all have come, have one position in the stream, and are
+    /// given the same steps in the same order; a step is held until the last rank has released it.
+    pub size: u32,
+    /// Of a parallel reader: what the other ranks do when one dies, `OnRankLoss::Fail` (they are told
+    /// `ErrorKind::Lost`, which names it) or `OnRankLoss::GoOn` (without it: what it had not finished with,
+    /// nobody reads).
+    pub on_loss: OnRankLoss,
+    /// Of a parallel reader: which blocks are this rank's, as `Step::mine` tells. `Assign::All`; `Assign::Ranks`,
+    /// those of whole ranks of the simulation, so that fields which belong together stay so;
+    /// `Assign::RoundRobin`; `Assign::Balanced`, by bytes; `Assign::Slab`, a slab of each field that has a global
+    /// shape, cut along its first dimension that is long enough; `Assign::HostRanks`, `Assign::HostRoundRobin` or
+    /// `Assign::HostBalanced`, where each rank is given first what lies on its own host.
+    pub assign: Assign,
 }
 
 impl ConsumerOptions {
@@ -132,6 +149,10 @@ impl ConsumerOptions {
             start: Start::Next,
             pin_bytes: 1 << 30,
             take: Take::All,
+            rank: 0,
+            size: 1,
+            on_loss: OnRankLoss::Fail,
+            assign: Assign::All,
         }
     }
 }

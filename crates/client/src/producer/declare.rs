@@ -86,4 +86,13 @@ impl Producer {
         lock(&self.state).attrs.insert(name, attr);
         Ok(())
     }
+
+    /// Sets an attribute of the step that is open: readers see it with this step alone, before one of the stream of the same
+    /// name. One rank is enough; where several set it, they must agree, which is seen when the step closes. Those of a step take up
+    /// to 64 KiB. Does not wait.
+    pub fn step_attr(&self, key: &str, attr: Attr) -> Result<()> {
+        let mut state = self.state()?;
+        let open = state.open_for(&format!("attribute '{key}'"))?;
+        open.attrs.set_at_step(key, attr).map(drop)
+    }
 }

@@ -64,8 +64,8 @@ impl Producer {
             .elsewhere
             .values()
             .fold(told, |told, target| told.and(self.end_elsewhere(target, open.step)));
-        let OpenStep { step, time, blocks, dropped, stored, stats, .. } = open;
-        self.log_for_replay(ReplayStep { step, time, blocks, dropped, stored, demand, stats });
+        let OpenStep { step, time, blocks, dropped, stored, stats, attrs, .. } = open;
+        self.log_for_replay(ReplayStep { step, time, blocks, dropped, stored, demand, stats, attrs });
         told
     }
 
@@ -75,7 +75,8 @@ impl Producer {
             open.phase = OpenPhase::Ending;
             let home = self.home();
             let stats = open.stats.clone().into_iter().collect();
-            let end = Request::End { step: open.step, blocks: open.blocks, dropped: open.dropped, stats };
+            let (step, blocks, dropped, attrs) = (open.step, open.blocks, open.dropped, open.attrs.clone());
+            let end = Request::End { step, blocks, dropped, stats, attrs };
             let Err(error) = self.end_at(&home, &end) else { return (open, Ok(())) };
             lock(&self.state).open = Some(open);
             let moved = self.on_home_lost_in_step(&home, error);

@@ -4,6 +4,7 @@
 //! coordinator before it died. Then the rank can put these steps again, as long as its memory holds them.
 
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
+use forebay_core::attr::Attrs;
 use forebay_core::ids::StepNumber;
 use forebay_core::stats::Stats;
 use forebay_wire::client::block::Grant;
@@ -24,6 +25,8 @@ pub(super) struct ReplayStep {
     pub(super) demand: u64,
     /// As in an open step.
     pub(super) stats: BTreeMap<String, Stats>,
+    /// What the rank says of it.
+    pub(super) attrs: Attrs,
 }
 
 /// The latest steps that were ended, as far as they can be put again.

@@ -9,7 +9,7 @@ use crate::producer::species::{Species, SpeciesCounts};
 use crate::producer::staging::{OpenPhase, Staging};
 use crate::producer::stored_block::StoredBlock;
 use crate::put_target::PutTarget;
-use forebay_core::attr::Attr;
+use forebay_core::attr::{Attr, Attrs};
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
@@ -76,6 +76,8 @@ pub(super) struct OpenStep {
     pub(super) counts: SpeciesCounts,
     /// Of fields, the statistics of blocks that are not staged as they are.
     pub(super) stats: BTreeMap<String, Stats>,
+    /// What the rank says of it.
+    pub(super) attrs: Attrs,
     pub(super) outstanding: OutstandingPuts,
 }
 

@@ -3,12 +3,13 @@
 
 use crate::check_dtype::check_dtype;
 use crate::holes::Holes;
+use crate::reading::remote::{RemotePart, fetch_all};
 use crate::reading::server_pool::ServerPool;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::coverage;
 use forebay_core::ids::Epoch;
-use forebay_core::region::{Dims, Region};
+use forebay_core::region::Region;
 use forebay_core::selection::Selection;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::strided::Target;
@@ -47,11 +48,21 @@ pub(crate) fn read(
         Holes::Refused => parts(step, field, blocks, selection)?,
         Holes::Left => covered(field, blocks, selection)?,
     };
-    for (block, part) in parts {
-        read_part(from, field, block, selection, &part, &mut target.part(&part)?)
-            .map_err(|error| error.during(format!("{} of field '{}' at {step}", block.key, field.name)))?;
+    let about = |block: &BlockRecord, error: Error| {
+        error.during(format!("{} of field '{}' at {step}", block.key, field.name))
+    };
+    let (mut remote, mut blocks) = (Vec::new(), Vec::new());
+    for (block, part) in &parts {
+        let read = read_part(from, field, block, selection, part, &mut target.part(part)?);
+        if let Some(elsewhere) = read.map_err(|error| about(block, error))? {
+            remote.push(elsewhere);
+            blocks.push(*block);
+        }
     }
-    Ok(())
+    fetch_all(from.pool, &remote, target, |index, error| match blocks.get(index) {
+        Some(block) => about(block, error),
+        None => error,
+    })
 }
 
 /// Which blocks hold which part of a selection: boxes of it that have no element in common.
@@ -114,6 +125,7 @@ pub(crate) fn parts<'a>(
     Ok(parts)
 }
 
+/// Reads a part of a block; gives it back if it has to be fetched.
 fn read_part(
     &BlockSource { pool, term, .. }: &BlockSource<'_>,
     field: &Field,
@@ -121,7 +133,7 @@ fn read_part(
     selection: &Selection,
     part: &Region,
     target: &mut Target<'_>,
-) -> Result<()> {
+) -> Result<Option<RemotePart>> {
     let (stored, low) = (block.extent.stored_shape(), block.extent.ghost_low());
     let Some(Selection { mut offset, step, .. }) = block.extent.selection().place_of(&selection.part(part))
     else {
@@ -129,20 +141,13 @@ fn read_part(
     };
     offset.iter_mut().zip(&low).for_each(|(offset, low)| *offset += low);
     if let Some(inline) = &block.inline {
-        return target.fill_from_slice(inline, &stored, &offset, &step);
+        return target.fill_from_slice(inline, &stored, &offset, &step).map(|()| None);
     }
     if let Some(arena) = pool.arena(&block.location, term)? {
         let (mapping, start) = arena.show_all(block.location.offset, block.location.bytes)?;
-        return target.fill_from_mapping(&mapping, start, &stored, &offset, &step);
+        return target.fill_from_mapping(&mapping, start, &stored, &offset, &step).map(|()| None);
     }
-    let wire_part = Part { offset, shape: part.shape().into(), step };
-    if let Some(dense) = target.as_dense() {
-        return pool.fetch(&block.location, &stored, field.dtype.size(), wire_part, dense);
-    }
-    let element = field.dtype.size();
-    let mut dense = vec![0; part.volume() as usize * element];
-    pool.fetch(&block.location, &stored, element, wire_part, &mut dense)?;
-    let zero: Dims = part.shape().iter().map(|_| 0).collect();
-    let one: Dims = part.shape().iter().map(|_| 1).collect();
-    target.fill_from_slice(&dense, part.shape(), &zero, &one)
+    let (location, element) = (block.location, field.dtype.size());
+    let (region, part) = (part.clone(), Part { offset, shape: part.shape().into(), step });
+    Ok(Some(RemotePart { location, stored, element, part, region }))
 }

@@ -11,8 +11,12 @@ use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How many arenas stay mapped that nobody looks at, so that they need not be mapped again at each step.
+/// Arenas that nobody looks at stay mapped, so that they need not be mapped again at each step: so many at least, and all of
+/// which something was read in so many of the latest steps, there may be one for each rank of this host.
 pub(crate) const ARENAS_KEPT: usize = 64;
+const STEPS_KEPT: u64 = 16;
+/// As long as they all take no more of the address space than half of what a process has.
+const ADDRESSES_KEPT: u64 = 1 << 46;
 
 /// Of how many blocks is remembered where they are now.
 const MOVED_MAX: usize = 1 << 16;
@@ -23,13 +27,13 @@ impl ServerPool {
     /// The arena that a block is in of which was told in this term; `None` if its server is reached over the network.
     pub(crate) fn arena(&self, location: &Location, term: Epoch) -> Result<Option<Arc<ReadableArena>>> {
         // A mapped arena shows what is in it, whether its server lives or not.
-        if let Some(arena) = lock(&self.arenas).get(&(location.server, location.arena, term)) {
-            return Ok(Some(arena.clone()));
+        if let Some(arena) = self.known_arena(&(location.server, location.arena, term)) {
+            return Ok(Some(arena));
         }
         self.at_holder(location, |rpc, (server, arena)| {
             let key = (server, arena, term);
-            if let Some(arena) = lock(&self.arenas).get(&key) {
-                return Ok(Some(arena.clone()));
+            if let Some(arena) = self.known_arena(&key) {
+                return Ok(Some(arena));
             }
             if rpc.kind() != Kind::Shm {
                 return Ok(None);
@@ -40,11 +44,19 @@ impl ServerPool {
                 return Err(unexpected(&answer.message));
             };
             let arena = Arc::new(ReadableArena::new(file, *bytes, rpc.clone(), *reader));
+            arena.note_used(self.steps.load(Ordering::Relaxed));
             if term >= self.term.load(Ordering::Relaxed) {
                 lock(&self.arenas).insert(key, arena.clone());
             }
             Ok(Some(arena))
         })
+    }
+
+    /// An arena that is mapped already.
+    fn known_arena(&self, key: &(ServerId, u32, Epoch)) -> Option<Arc<ReadableArena>> {
+        let arena = lock(&self.arenas).get(key).cloned()?;
+        arena.note_used(self.steps.load(Ordering::Relaxed));
+        Some(arena)
     }
 
     /// Asks the server that holds a block, under the arena's number there; if it is gone, the one that holds it now.
@@ -105,14 +117,20 @@ impl ServerPool {
         })
     }
 
-    /// Forgets arenas that nobody looks at if there are many: they may not exist any more, and their memory is to go. Those
-    /// of an earlier term than this one are remembered only by who looks at them: servers wait for that before they use
+    /// A step has come. Forgets arenas that nobody looks at if there are many, and nothing of the latest steps was read there: they
+    /// may not exist any more, and their memory is to go. Those of an earlier term than this one are remembered only by who looks at them: servers wait for that before they use
     /// their memory again.
     pub(crate) fn forget_unused_arenas(&self, keep: usize, term: Epoch) {
         self.term.fetch_max(term, Ordering::Relaxed);
         let mut arenas = lock(&self.arenas);
+        let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         let many = arenas.len() > keep;
-        let is_unused = |arena: &Arc<ReadableArena>| Arc::strong_count(arena) == 1;
+        let addresses = arenas.values().map(|arena| arena.bytes()).fold(0, u64::saturating_add);
+        let at_once = keep == 0 || addresses > ADDRESSES_KEPT;
+        let is_unused = |arena: &Arc<ReadableArena>| {
+            let is_idle = step.saturating_sub(arena.last_used()) > STEPS_KEPT;
+            Arc::strong_count(arena) == 1 && (at_once || is_idle)
+        };
         let forgotten: Vec<_> =
             arenas.extract_if(|key, arena| key.2 < term || (many && is_unused(arena))).collect();
         drop(arenas);

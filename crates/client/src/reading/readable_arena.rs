@@ -7,6 +7,7 @@ use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
 use forebay_wire::client::reading::Request;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// An arena, for reading. When nobody looks at it any more, its server is told so.
@@ -17,6 +18,9 @@ pub(crate) struct ReadableArena {
     rpc: Arc<Rpc>,
     /// The number by which the server knows this reader of the arena.
     reader: u64,
+    bytes: u64,
+    /// At which step of this reader something was read there last.
+    used: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -34,7 +38,22 @@ impl ReadableArena {
             Ok(mapping) => ArenaMapping::Whole(Arc::new(mapping), Mutex::default()),
             Err(_) => ArenaMapping::Parts(file),
         };
-        ReadableArena { mapped, guard: ForkGuard::new(), rpc, reader }
+        ReadableArena { mapped, guard: ForkGuard::new(), rpc, reader, bytes, used: AtomicU64::new(0) }
+    }
+
+    /// How much of the address space it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Something is read there at this step of the reader, by its count.
+    pub(super) fn note_used(&self, step: u64) {
+        self.used.store(step, Ordering::Relaxed);
+    }
+
+    /// When that was the last time.
+    pub(super) fn last_used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// A mapping that shows a range, and where the range starts in it. Valid as long as this arena lives.

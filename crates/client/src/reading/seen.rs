@@ -17,11 +17,19 @@ pub(crate) struct SeenBlock<'a> {
 }
 
 impl SeenBlock<'_> {
+    /// How many bytes of it are seen.
+    pub(crate) fn bytes(&self, element: u64) -> u64 {
+        match &self.cut {
+            Some(cut) => cut.stored_shape().iter().product::<u64>() * element,
+            None => self.record.location.bytes,
+        }
+    }
+
     /// Its record, as far as it is seen.
     pub(crate) fn as_record(&self, element: u64) -> BlockRecord {
         let Some(cut) = &self.cut else { return self.record.clone() };
         let mut location = self.record.location;
-        location.bytes = cut.stored_shape().iter().product::<u64>() * element;
+        location.bytes = self.bytes(element);
         let BlockRecord { key, level, .. } = *self.record;
         BlockRecord { key, level, extent: cut.clone(), location, inline: None, stats: None }
     }
@@ -37,14 +45,19 @@ pub(crate) fn needed(found: &FieldReport) -> Option<Selection> {
 
 /// These blocks of a field as its reader sees them.
 pub(crate) fn seen_of<'a>(found: &FieldReport, records: &'a [BlockRecord]) -> Vec<SeenBlock<'a>> {
-    let Some(needed) = needed(found) else {
-        return records.iter().map(|record| SeenBlock { record, cut: None }).collect();
-    };
+    match needed(found) {
+        Some(needed) => seen_within(&needed, records),
+        None => records.iter().map(|record| SeenBlock { record, cut: None }).collect(),
+    }
+}
+
+/// What these blocks show of a part of the field.
+pub(crate) fn seen_within<'a>(needed: &Selection, records: &'a [BlockRecord]) -> Vec<SeenBlock<'a>> {
     let seen = |(index, cut): (usize, Extent)| {
         let record = records.get(index)?;
         Some(SeenBlock { record, cut: (cut != record.extent).then_some(cut) })
     };
-    shown_of(&needed, records).into_iter().filter_map(seen).collect()
+    shown_of(needed, records).into_iter().filter_map(seen).collect()
 }
 
 /// Checks that a reader needs what it reads: others may need more, which it is not to depend on.

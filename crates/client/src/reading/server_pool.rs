@@ -31,6 +31,8 @@ pub(crate) struct ServerPool {
     pub(super) arenas: Mutex<HashMap<(ServerId, u32, Epoch), Arc<ReadableArena>>>,
     /// The latest term in which this reader was told of anything.
     pub(super) term: AtomicU64,
+    /// How many steps have come.
+    pub(super) steps: AtomicU64,
     tiles: Mutex<TileCache>,
     /// Servers that did not answer when this reader asked them last who holds something.
     pub(super) silent: Mutex<BTreeSet<ServerId>>,
@@ -63,6 +65,7 @@ impl ServerPool {
             pins,
             arenas: Mutex::default(),
             term: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             tiles: Mutex::default(),
             silent: Mutex::default(),
             moved: Mutex::default(),

@@ -8,6 +8,7 @@ use crate::reading::block_lookup::{LookupCache, Records, find_records};
 use crate::reading::block_view::{BlockBytes, BlockView, MappedBytes};
 use crate::reading::buffers::Buffer;
 use crate::reading::held_steps::{HeldSteps, Hold};
+use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
 use crate::reading::share::Share;
 use forebay_core::attr::Attrs;
@@ -33,11 +34,17 @@ pub struct Step {
     report: Arc<StepReport>,
     attrs: Arc<Attrs>,
     hold: Mutex<Option<Arc<Hold>>>,
+    /// Which rank of a parallel reader has it.
+    pub(super) seat: Option<Arc<Seat>>,
     lookups: Mutex<LookupCache>,
 }
 
 impl Step {
-    pub(crate) fn new(held: Arc<HeldSteps>, report: StepReport, attrs: Arc<Attrs>) -> Step {
+    pub(crate) fn new(held: Arc<HeldSteps>, mut report: StepReport, attrs: Arc<Attrs>) -> Step {
+        let attrs = match report.own_attrs.take() {
+            Some(own) => Arc::new(attrs.with_those_of_step(&own)),
+            None => attrs,
+        };
         let blocks = report.fields.iter().flat_map(|field| &field.blocks);
         let bytes = blocks.map(|block| block.location.bytes).sum();
         let hold = Hold::new(held.clone(), report.id.run, report.id.step, bytes);
@@ -46,8 +53,15 @@ impl Step {
             report: Arc::new(report),
             attrs,
             hold: Mutex::new(Some(Arc::new(hold))),
+            seat: None,
             lookups: Mutex::default(),
         }
+    }
+
+    /// The same, of a rank of a parallel reader.
+    pub(crate) fn with_seat(mut self, seat: Option<Arc<Seat>>) -> Step {
+        self.seat = seat;
+        self
     }
 
     /// Its number, as the producer gave it.
@@ -60,12 +74,12 @@ impl Step {
         &self.report
     }
 
-    /// The attributes of its run and the run's fields, as far as they were set when the step was told.
+    /// The attributes of the step, of its run and of the run's fields, as far as they were set when the step was told.
     pub fn attrs(&self) -> &Attrs {
         &self.attrs
     }
 
-    fn hold(&self) -> Result<Arc<Hold>> {
+    pub(super) fn hold(&self) -> Result<Arc<Hold>> {
         lock(&self.hold).clone().ok_or_else(|| {
             Error::new(
                 ErrorKind::Closed,
@@ -87,7 +101,7 @@ impl Step {
     }
 
     /// A field of which the reader needs more than statistics.
-    fn find_data(&self, name: &str) -> Result<&FieldReport> {
+    pub(super) fn find_data(&self, name: &str) -> Result<&FieldReport> {
         let found = self.find(name)?;
         if found.stats_alone {
             return Err(Error::new(
@@ -172,6 +186,13 @@ impl Step {
         own.map(|block| self.view(&found.field, block, &hold)).collect()
     }
 
+    /// A field, and the records of those of its blocks of which the reader may need something.
+    pub(super) fn found_records(&self, name: &str) -> Result<(&FieldReport, Records<'_>)> {
+        self.held.guard.check("consumer")?;
+        let found = self.find_data(name)?;
+        Ok((found, self.lookup_needed(found)?))
+    }
+
     /// The records of those of a field's blocks of which the reader may need something.
     fn lookup_needed<'a>(&self, found: &'a FieldReport) -> Result<Records<'a>> {
         let span = needed(found).and_then(|needed| found.field.span_of(&needed).ok());
@@ -199,7 +220,7 @@ impl Step {
         Ok(Records::Asked(records))
     }
 
-    fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
+    pub(super) fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
         let SeenBlock { record, cut } = block;
         let field = field.clone();
         let (stored, element) = (record.extent.stored_shape(), field.dtype.size());

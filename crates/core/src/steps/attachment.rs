@@ -4,6 +4,7 @@ use crate::Error;
 use crate::contract::{Needs, NeedsByStep};
 use crate::identity::Identity;
 use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::steps::cohort::{Cohort, CohortRecord};
 use crate::steps::matched::Matched;
 use crate::steps::report::HeldStep;
 use crate::steps::unmatched::Unmatched;
@@ -81,6 +82,8 @@ pub struct AttachmentRecord {
     pub first_run: RunNumber,
     /// From which step of which run on it takes part; `None` until that is decided.
     pub from: Option<(RunNumber, StepNumber)>,
+    /// Which ranks it has, if it is a cohort.
+    pub cohort: Option<CohortRecord>,
 }
 
 /// A closed step that waits for an attachment.
@@ -156,8 +159,10 @@ pub struct Attachment {
     pub take: Take,
     /// Whether anything is demanded for it: not of one that looks at what is held.
     pub(super) demands: bool,
-    /// Who reads, if it is a consumer.
+    /// Who reads, if it is a consumer; of a cohort its lowest rank.
     pub reader: Option<Identity>,
+    /// The ranks that it has, if it is a cohort.
+    pub(super) cohort: Option<Cohort>,
     /// Whether it remembers attributes, so that they are told only when they are others than before.
     pub remembers_attrs: bool,
     pub(super) phase: Phase,
@@ -215,6 +220,7 @@ impl Attachment {
             take: Take::default(),
             demands: true,
             reader: None,
+            cohort: None,
             remembers_attrs: true,
             phase: Phase::Waiting,
             role: Role::Reader,
@@ -280,6 +286,19 @@ impl Attachment {
             Some(reader) => error.during(format!("the contract of a reader, {reader}")),
             None => error.during("the contract of a pipeline"),
         }
+    }
+
+    /// Which ranks of a cohort have not finished with a step for which the others wait, for people; `None` if none has to.
+    pub(super) fn behind(&self) -> Option<String> {
+        let cohort = self.cohort.as_ref().filter(|_| self.delivered.len() >= self.window as usize)?;
+        let oldest = self.delivered.first()?;
+        let first = *cohort.readers_of(*oldest).first()?;
+        Some(format!(
+            "{} has not finished with step {}, and the window is of {} steps",
+            cohort.describe(first),
+            oldest.1,
+            self.window
+        ))
     }
 
     /// What is demanded for it: what it needs at last.
@@ -364,15 +383,19 @@ impl Attachment {
         let known = match &self.told {
             Some(told) => {
                 let same = (told.follow, told.delivery, told.take) == (follow, delivery, take)
-                    && (told.first_run, told.from) == (first_run, from);
+                    && (told.first_run, told.from) == (first_run, from)
+                    && told.cohort.as_ref() == self.cohort.as_ref().map(|cohort| &cohort.record);
                 stays && same && told.needs == self.needs
             }
             None => !stays,
         };
         if !known {
             let needs = || self.needs.clone();
-            self.told =
-                stays.then(|| AttachmentRecord { needs: needs(), follow, delivery, take, first_run, from });
+            let cohort = || self.cohort.as_ref().map(|cohort| cohort.record.clone());
+            self.told = stays.then(|| {
+                let (needs, cohort) = (needs(), cohort());
+                AttachmentRecord { needs, follow, delivery, take, first_run, from, cohort }
+            });
         }
         (!known).then(|| self.told.clone())
     }
@@ -461,6 +484,24 @@ impl Attachment {
     pub(super) fn missed_in_all(&self) -> u64 {
         let before_waiting: u64 = self.queue.iter().map(|waiting| waiting.missed).sum();
         self.missed_before + before_waiting + self.missed
+    }
+
+    /// It has finished with a step, or only arrays of it live on. Returns whether it held it.
+    pub(super) fn note_released(&mut self, run: RunNumber, step: StepNumber, pinned: bool) -> bool {
+        let known = self.delivered.remove(&(run, step)) | self.pinned.remove(&(run, step));
+        if known && pinned {
+            self.pinned.insert((run, step));
+        }
+        if let Some(cohort) = self.cohort.as_mut().filter(|_| !pinned) {
+            cohort.forget((run, step));
+        }
+        let of_step = |before: &HeldStep| (before.run, before.step) == (run, step);
+        if pinned {
+            self.held_before.iter_mut().filter(|before| of_step(before)).for_each(|b| b.pinned = true);
+        } else {
+            self.held_before.retain(|before| !of_step(before));
+        }
+        known
     }
 
     /// All steps that it holds: those that wait for it, too.

@@ -1,5 +1,6 @@
 //! What one rank has put in one step, as its home tells the coordinator.
 
+use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::Field;
 use crate::directory::check_blocks;
@@ -61,6 +62,8 @@ pub struct StepContribution {
     pub time: f64,
     /// What was put.
     pub fields: Vec<FieldContribution>,
+    /// What the rank says of the step.
+    pub attrs: Attrs,
     /// Whether something of it did not fit and was dropped by policy.
     pub dropped: bool,
     /// Whether the rank is gone and did not end the step: this is what it had put.

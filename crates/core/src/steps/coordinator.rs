@@ -1,5 +1,6 @@
 //! The coordinator of one stream.
 
+mod cohorts;
 mod demand;
 mod producers;
 mod readers;
@@ -14,6 +15,7 @@ use crate::demand::Demand;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{Attachment, AttachmentId};
 use crate::steps::counts::StepCounts;
+use crate::steps::gathering::Gathering;
 use crate::steps::matching::{Matching, Offered, ReaderMatches};
 use crate::steps::options::Policy;
 use crate::steps::rank::RankState;
@@ -23,6 +25,8 @@ use crate::steps::run_end::RunSummary;
 use crate::steps::takeover::Takeover;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub use cohorts::Arrival;
 
 /// The state of one stream at the server that coordinates it.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub struct StreamCoordinator {
     /// The number before that of its first run.
     first_after: RunNumber,
     attachments: BTreeMap<AttachmentId, Attachment>,
+    /// Cohorts of which not all ranks have come, by their names.
+    gatherings: BTreeMap<String, Gathering>,
     demand: Arc<Demand>,
     cut: CutCoordinator,
     survivors: Survivors,
@@ -113,6 +119,7 @@ impl StreamCoordinator {
             last_run: 0,
             first_after: 0,
             attachments: BTreeMap::new(),
+            gatherings: BTreeMap::new(),
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
             survivors: Survivors::default(),
@@ -150,6 +157,7 @@ impl StreamCoordinator {
     pub fn is_idle(&self) -> bool {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
         self.attachments.is_empty()
+            && self.gatherings.is_empty()
             && !self.is_taking_over()
             && !self.cut.is_agreeing()
             && self.runs.values().all(done)
@@ -251,6 +259,7 @@ impl StreamCoordinator {
             self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.is_closed()))?;
         let id = StepId { stream: self.name.clone(), run: run.number, step };
         let mut report = run.steps.get(&step)?.report(id, needs);
+        report.ranks = run.options.size;
         report.attrs = (!run.offer.attrs.is_empty()).then(|| Box::new(run.offer.attrs.clone()));
         Some(report)
     }

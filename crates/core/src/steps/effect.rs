@@ -22,6 +22,8 @@ pub enum Effect {
     Decide(Decision),
     /// Tell an attachment of a closed step. It holds the step until it releases it.
     Deliver(AttachmentId, Box<StepReport>),
+    /// The same of these ranks of a cohort alone.
+    DeliverTo(AttachmentId, Vec<u32>, Box<StepReport>),
     /// Tell an attachment that its run is over.
     Ended(AttachmentId, Box<RunEnd>),
     /// Tell every server of an attachment, or that its place need not be kept any more, in case that the coordinator dies.

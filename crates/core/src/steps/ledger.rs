@@ -528,6 +528,7 @@ mod tests {
             step,
             time: 0.0,
             fields: Vec::new(),
+            attrs: Default::default(),
             dropped: false,
             torn: false,
             servers: Vec::new(),

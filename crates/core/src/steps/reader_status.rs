@@ -10,6 +10,8 @@ use crate::steps::attachment::{Attachment, Take};
 pub struct ReaderStatus {
     /// Who reads; `None` of a pipeline.
     pub who: Option<Identity>,
+    /// How many ranks read: 1, unless it is a cohort.
+    pub ranks: u64,
     /// The server that it is connected to.
     pub server: ServerId,
     /// What it needs.
@@ -35,6 +37,7 @@ impl ReaderStatus {
     pub(super) fn of(attachment: &Attachment, unmatched: Option<String>) -> ReaderStatus {
         ReaderStatus {
             who: attachment.reader.clone(),
+            ranks: attachment.cohort.as_ref().map_or(1, |cohort| cohort.ranks()),
             server: attachment.server,
             needs: attachment.demanded().clone(),
             take: attachment.take,

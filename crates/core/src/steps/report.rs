@@ -72,10 +72,16 @@ pub struct StepReport {
     pub dropped: bool,
     /// The fields that the reader wants at this step.
     pub fields: Vec<FieldReport>,
+    /// What ranks say of the step.
+    pub own_attrs: Option<Box<Attrs>>,
     /// The run's attributes, if they are others than this reader was told last.
     pub attrs: Option<Box<Attrs>>,
     /// Since which epoch the server that tells of it has coordinated the stream, if another one did before; else 0.
     pub term: Epoch,
+    /// How many ranks the run has.
+    pub ranks: u32,
+    /// The ranks of the reader's cohort that do not read it, since they are gone.
+    pub absent: Vec<u32>,
 }
 
 /// A step that a reader which comes back held in its time with the coordinator before.

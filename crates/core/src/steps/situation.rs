@@ -64,6 +64,8 @@ pub struct Situation {
     pub is_any_wanted: bool,
     /// What is said of a contract that has met none of the latest steps.
     pub unmatched: Option<String>,
+    /// Which ranks of the reader's cohort have not finished with steps for which the others wait.
+    pub behind: Option<String>,
 }
 
 impl Situation {
@@ -111,6 +113,9 @@ impl fmt::Display for Situation {
         } else if let Some(unmatched) = &self.unmatched {
             write!(f, ", but {unmatched}")?;
         }
-        Ok(())
+        match &self.behind {
+            Some(behind) => write!(f, "; {behind}"),
+            None => Ok(()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! One step of a run, as far as its ranks have told of it.
 
+use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::{Needs, Slices, Statistics};
 use crate::directory::FieldIndex;
@@ -47,6 +48,8 @@ pub(super) struct Step {
     pub(super) registered: BTreeMap<String, RegisteredBlocks>,
     /// The statistics of fields of which they are wanted.
     pub(super) stats: BTreeMap<String, Stats>,
+    /// What ranks say of it.
+    pub(super) attrs: Attrs,
     /// The servers that hold or know blocks of it.
     pub(super) servers: BTreeSet<ServerId>,
     /// As in [`crate::steps::Effect::Free`].
@@ -71,6 +74,7 @@ impl Step {
             fields: BTreeMap::new(),
             registered: BTreeMap::new(),
             stats: BTreeMap::new(),
+            attrs: Attrs::default(),
             servers,
             unseen_before,
             bytes: 0,
@@ -97,6 +101,7 @@ impl Step {
         self.fields.clear();
         self.registered.clear();
         self.stats.clear();
+        self.attrs = Attrs::default();
         std::mem::take(&mut self.servers).into_iter().collect()
     }
 
@@ -115,6 +120,11 @@ impl Step {
         self.dropped |= ended.dropped;
         self.torn |= ended.torn;
         self.servers.extend(&ended.servers);
+        for (key, attr) in ended.attrs.of(None) {
+            if let Err(error) = self.attrs.set_at_step(key, attr.clone()) {
+                result = Err(error.during(format!("step {}, rank {rank}", ended.step)));
+            }
+        }
         for FieldContribution { field, blocks, registered, stats } in ended.fields {
             if let Some(stats) = stats {
                 self.stats.entry(field.name.clone()).or_insert(Stats::EMPTY).merge(&stats);
@@ -189,8 +199,11 @@ impl Step {
             torn: self.torn,
             dropped: self.dropped,
             fields,
+            own_attrs: (!self.attrs.is_empty()).then(|| Box::new(self.attrs.clone())),
             attrs: None,
             term: 0,
+            ranks: 0,
+            absent: Vec::new(),
         }
     }
 

@@ -4,9 +4,10 @@ use super::{Components, Node};
 use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
-use forebay_core::ErrorKind;
 use forebay_core::identity::Identity;
+use forebay_core::ids::RunNumber;
 use forebay_core::steps::{AttachmentId, Effect, StepReport};
+use forebay_core::{ErrorKind, Result};
 use forebay_wire::client::consumer::Event;
 use forebay_wire::peer::streams;
 
@@ -16,36 +17,30 @@ impl Node {
         let name = || stream.to_owned();
         for effect in effects {
             match effect {
-                Effect::Prepare { run, version } => {
-                    for server in self.standing().view.members.iter().copied() {
-                        if !self.tell(
-                            state,
-                            server,
-                            streams::Message::PrepareCut { stream: name(), run, version },
-                        ) {
-                            let effects = self.coordinator(state, stream).on_prepared(server, version, None);
-                            self.apply(state, stream, effects);
-                        }
-                    }
-                }
+                Effect::Prepare { run, version } => self.prepare(state, stream, run, version),
                 Effect::Decide(decision) => {
                     let (run, from) = (decision.run, decision.from);
                     let demand = (*decision.demand).clone();
                     self.tell_members(state, &streams::Message::Cut { stream: name(), run, from, demand });
                 }
                 Effect::Deliver(attachment, report) => {
-                    self.deliver(state, stream, attachment, report);
+                    self.deliver(state, stream, attachment, None, report);
+                }
+                Effect::DeliverTo(attachment, ranks, report) => {
+                    self.deliver(state, stream, attachment, Some(&ranks), report);
                 }
                 Effect::Ended(attachment, end) => {
-                    if let Some(Delivery::Consumer { outbox }) = state.attachments.delivery(attachment) {
-                        self.tell_client(outbox, &Event::Ended { attachment, end });
+                    if let Some(Delivery::Consumer { outboxes }) = state.attachments.delivery(attachment) {
+                        let event = Event::Ended { attachment, end };
+                        outboxes.values().for_each(|outbox| self.tell_client(outbox, &event));
                     }
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
                 Effect::Unmatched(reader, text) => log_unmatched(stream, reader, &text),
                 Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
-                    Some(Delivery::Consumer { outbox }) => {
-                        self.tell_client(&outbox, &Event::Detached { attachment, error });
+                    Some(Delivery::Consumer { outboxes }) => {
+                        let event = Event::Detached { attachment, error };
+                        outboxes.values().for_each(|outbox| self.tell_client(outbox, &event));
                     }
                     Some(Delivery::Pipeline { name: pipeline }) => {
                         state.stream_events.push_back(StreamEvent::Failed { pipeline, error });
@@ -81,6 +76,17 @@ impl Node {
         self.forget_idle(state, stream);
     }
 
+    /// Asks all members to prepare a change of the demand.
+    fn prepare(&self, state: &mut Components, stream: &str, run: RunNumber, version: u64) {
+        for server in self.standing().view.members.iter().copied() {
+            let question = streams::Message::PrepareCut { stream: stream.to_owned(), run, version };
+            if !self.tell(state, server, question) {
+                let effects = self.coordinator(state, stream).on_prepared(server, version, None);
+                self.apply(state, stream, effects);
+            }
+        }
+    }
+
     /// This server leaves: tells the others what it has counted of a stream, if they do not know.
     pub(crate) fn hand_over_counts(&self, state: &mut Components, stream: &str) {
         let Some(counts) = state.coordination.counts_to_tell(stream) else { return };
@@ -97,26 +103,29 @@ impl Node {
         }
     }
 
-    /// Tells an attachment of a step.
+    /// Tells an attachment of a step; of a cohort all ranks, or these.
     fn deliver(
         &self,
         state: &mut Components,
         stream: &str,
         attachment: AttachmentId,
+        ranks: Option<&[u32]>,
         report: Box<StepReport>,
     ) {
         match state.attachments.delivery(attachment).cloned() {
-            Some(Delivery::Consumer { outbox }) => {
+            Some(Delivery::Consumer { outboxes }) => {
                 let id = report.id.clone();
-                let (run, step) = (id.run, id.step);
-                let told = outbox.push(self.header(0), &Event::Step { attachment, report });
-                if let Err(error) = told
-                    && error.kind == ErrorKind::Invalid
-                {
+                let event = Event::Step { attachment, report };
+                let told = outboxes.iter().filter(|(rank, _)| ranks.is_none_or(|ranks| ranks.contains(rank)));
+                let told = told.map(|(_, outbox)| outbox.push(self.header(0), &event));
+                let too_large =
+                    |told: Result<()>| told.err().filter(|error| error.kind == ErrorKind::Invalid);
+                // Each is told, whatever has become of the others.
+                if let Some(error) = told.filter_map(too_large).last() {
                     // The step's blocks fill more than one message: its reader would wait for ever.
                     let error = error.during(id.to_string());
                     let coordinator = self.coordinator(state, stream);
-                    let effects = coordinator.fail(attachment, error, Some((run, step)));
+                    let effects = coordinator.fail(attachment, error, Some((id.run, id.step)));
                     self.apply(state, stream, effects);
                 }
             }

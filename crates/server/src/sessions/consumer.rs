@@ -4,23 +4,35 @@ use super::client::{Client, log_unanswered};
 use super::payload;
 use super::reading::Reading;
 use super::role_session::{RoleSession, not_spoken};
-use crate::node::Node;
-use crate::streams::attachments::Delivery;
+use crate::node::{Components, Node};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
-use forebay_core::steps::{Attachment, AttachmentId, Situation, StreamCoordinator};
+use forebay_core::steps::{
+    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Situation, StreamCoordinator,
+};
 use forebay_core::{Error, Result};
+use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::frame::Frame;
 use forebay_wire::protocol::Protocol;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// A reader's session.
 pub(super) struct Session {
     client: Client,
-    /// With the streams that they are attached to.
-    attachments: Vec<(AttachmentId, String)>,
+    attachments: Vec<Attached>,
     reading: Reading,
+}
+
+/// An attachment of a session.
+#[derive(Debug, Clone)]
+struct Attached {
+    id: AttachmentId,
+    stream: String,
+    /// Which rank of a cohort it is, if it is one.
+    rank: Option<u32>,
 }
 
 impl RoleSession for Session {
@@ -50,8 +62,8 @@ impl RoleSession for Session {
     async fn on_end(&mut self, dubious: bool) {
         let reads = self.client.shared_memory && self.stop_reading();
         self.client.until_memory_is_unused(reads || dubious).await;
-        for (attachment, stream) in std::mem::take(&mut self.attachments) {
-            self.client.node.detach(attachment, Some(stream));
+        for attached in std::mem::take(&mut self.attachments) {
+            self.client.node.end_attachment(&attached, &self.client.outbox);
         }
         self.reading.close_all(&self.client.node);
     }
@@ -69,8 +81,8 @@ impl Session {
                 self.release(attachment, run, step, pinned);
                 Ok(None)
             }
-            Request::Next { attachment, has_spare } => {
-                self.ask_for_newest(attachment, has_spare);
+            Request::Next { attachment, has_spare, after } => {
+                self.ask_for_newest(attachment, has_spare, after);
                 Ok(Some(Reply::Done))
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
@@ -83,14 +95,11 @@ impl Session {
     }
 
     /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
-    /// steps that begin after that are for it.
+    /// steps that begin after that are for it. A rank of a cohort waits for the others before.
     async fn attach(&mut self, attach: Attach) -> Result<Reply> {
-        let Attach { stream, needs, window, start, follow, take, reader, held, back } = attach;
+        let stream = attach.stream.clone();
         check_name("stream", &stream)?;
-        reader.check()?;
-        let node = self.client.node.clone();
-        let mut attachment = Attachment::new(needs, node.id, window).with_held_steps(held);
-        (attachment.follow, attachment.take, attachment.reader) = (follow, take, Some(reader));
+        attach.reader.check()?;
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
         let elsewhere = tokio::select! {
             biased;
@@ -100,45 +109,101 @@ impl Session {
         if let Some(server) = elsewhere {
             return Ok(Reply::Redirect(server));
         }
-        let id = {
-            let mut state = node.state.lock();
-            // What named it at a coordinator before this one.
-            let kept = |id: &AttachmentId| state.attachments.is_place_kept(&stream, *id);
-            let id = back.filter(kept).unwrap_or_else(|| AttachmentId(node.unique()));
-            let outbox = self.client.outbox.clone();
-            state.attachments.add(id, Delivery::Consumer { outbox });
-            match node.coordinator(&mut state, &stream).attach(id, attachment, start) {
-                Ok(effects) => {
-                    self.attachments.push((id, stream.clone()));
-                    node.apply(&mut state, &stream, effects);
-                    node.drain(&mut state);
-                }
-                Err(error) => {
-                    state.attachments.remove(id);
-                    node.forget_idle(&mut state, &stream);
-                    return Err(error);
-                }
-            }
-            id
+        let node = self.client.node.clone();
+        let attached = match attach.cohort.clone() {
+            None => self.attach_alone(attach)?,
+            Some(rank) => self.attach_rank(attach, rank).await?,
         };
+        let id = attached.id;
         if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
-            let from = node.coordinator(&mut node.state.lock(), &stream).active_from(id);
-            return Ok(Reply::Attached { attachment: id, from });
+            let mut state = node.state.lock();
+            let coordinator = node.coordinator(&mut state, &stream);
+            let (from, hosts) = (coordinator.active_from(id), coordinator.hosts_of(id));
+            return Ok(Reply::Attached { attachment: id, from, hosts });
         }
-        self.attachments.retain(|(known, _)| *known != id);
-        node.detach(id, Some(stream.clone()));
+        self.attachments.retain(|known| known.id != id);
+        node.end_attachment(&attached, &self.client.outbox);
         Err(Error::timeout(format!(
             "the servers did not agree in time from which step of stream '{stream}' on a new reader takes part: one of \
              them stands still"
         )))
     }
 
+    fn attach_alone(&mut self, attach: Attach) -> Result<Attached> {
+        let (node, stream, start) = (self.client.node.clone(), attach.stream.clone(), attach.start);
+        let mut state = node.state.lock();
+        let id = place_of(&node, &state, &attach);
+        let attached = Attached { id, stream: stream.clone(), rank: None };
+        state.attachments.add_rank(id, 0, self.client.outbox.clone());
+        match node.coordinator(&mut state, &stream).attach(id, attachment_of(&node, attach), start) {
+            Ok(effects) => {
+                self.attachments.push(attached.clone());
+                node.apply(&mut state, &stream, effects);
+                node.drain(&mut state);
+                Ok(attached)
+            }
+            Err(error) => {
+                state.attachments.remove(id);
+                node.forget_idle(&mut state, &stream);
+                Err(error)
+            }
+        }
+    }
+
+    /// A rank of a cohort comes, and waits until all have.
+    async fn attach_rank(&mut self, attach: Attach, rank: CohortRank) -> Result<Attached> {
+        let (node, stream, number) = (self.client.node.clone(), attach.stream.clone(), rank.rank);
+        let name = attach.reader.name.clone().unwrap_or_default();
+        let patience = self.client.patience.min(heard_within(attach.patience_ms));
+        let token = node.unique();
+        let attached = {
+            let mut state = node.state.lock();
+            let (comes_back, start) = (attach.back.is_some(), attach.start);
+            let id = place_of(&node, &state, &attach);
+            let coming = Coming { rank, token, attachment: attachment_of(&node, attach), start };
+            let come = node.coordinator(&mut state, &stream).come(id, comes_back, coming);
+            let (id, effects) = come.inspect_err(|_| node.forget_idle(&mut state, &stream))?;
+            state.attachments.add_rank(id, number, self.client.outbox.clone());
+            node.apply(&mut state, &stream, effects);
+            node.drain(&mut state);
+            Attached { id, stream: stream.clone(), rank: Some(number) }
+        };
+        node.agreed.notify_waiters();
+        let id = attached.id;
+        let waits = |arrival: &Arrival| matches!(arrival, Arrival::Waits(_));
+        let all_have_come = node.until_agreed(&stream, |stream| !waits(&stream.arrival(id, number, token)));
+        tokio::select! {
+            biased;
+            _ = timeout(patience, all_have_come) => {}
+            () = self.client.left() => {}
+        }
+        let mut state = node.state.lock();
+        let error = match node.coordinator(&mut state, &stream).arrival(id, number, token) {
+            Arrival::Attached => {
+                self.attachments.push(attached.clone());
+                return Ok(attached);
+            }
+            Arrival::Refused(error) => error,
+            Arrival::Waits(who) => Error::timeout(format!(
+                "the readers '{name}' of stream '{stream}' begin once all have come: {who} in time"
+            )),
+        };
+        node.coordinator(&mut state, &stream).give_up_coming(id, number, token);
+        state.attachments.remove_rank(id, number, &self.client.outbox);
+        node.forget_idle(&mut state, &stream);
+        Err(error)
+    }
+
+    fn find(&self, id: AttachmentId) -> Option<&Attached> {
+        self.attachments.iter().find(|attached| attached.id == id)
+    }
+
     /// Changes the contract of an attachment. Answers once it is agreed from which step on that holds.
     async fn change_needs(&mut self, id: AttachmentId, needs: Needs) -> Result<Reply> {
-        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else {
+        let Some(attached) = self.find(id) else {
             return Err(Error::not_found("the reader is not attached"));
         };
-        let (stream, node) = (stream.clone(), self.client.node.clone());
+        let (stream, node) = (attached.stream.clone(), self.client.node.clone());
         {
             let mut state = node.state.lock();
             let effects = node.coordinator(&mut state, &stream).change_needs(id, needs)?;
@@ -184,39 +249,47 @@ impl Session {
     }
 
     /// The reader takes the newest step alone, and asks for it.
-    fn ask_for_newest(&mut self, id: AttachmentId, has_spare: bool) {
-        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
-        let node = &self.client.node;
-        let mut state = node.state.lock();
-        let effects = node.coordinator(&mut state, stream).on_asked(id, has_spare);
-        node.apply(&mut state, stream, effects);
-        node.drain(&mut state);
+    fn ask_for_newest(&mut self, id: AttachmentId, has_spare: bool, after: Option<(RunNumber, StepNumber)>) {
+        self.tell_coordinator(id, |coordinator, rank| match rank {
+            None => coordinator.on_asked(id, has_spare),
+            Some(_) => coordinator.on_asked_by(id, after),
+        });
     }
 
     /// What the reader waits for.
     fn look(&self, id: AttachmentId) -> Situation {
-        let found = self.attachments.iter().find(|(known, _)| *known == id);
+        let found = self.find(id);
         let state = self.client.node.state.lock();
-        let coordinator = found.and_then(|(_, stream)| state.coordination.get(stream));
+        let coordinator = found.and_then(|attached| state.coordination.get(&attached.stream));
         coordinator.map(|stream| stream.situation_of(id)).unwrap_or_default()
     }
 
     /// Has finished with a step.
     fn release(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber, pinned: bool) {
-        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
-        let node = &self.client.node;
-        let mut state = node.state.lock();
-        let effects = node.coordinator(&mut state, stream).release(id, run, step, pinned);
-        node.apply(&mut state, stream, effects);
-        node.drain(&mut state);
+        self.tell_coordinator(id, |coordinator, rank| match rank {
+            None => coordinator.release(id, run, step, pinned),
+            Some(rank) => coordinator.release_by(id, rank, (run, step), pinned),
+        });
     }
 
     /// Its handle is closed: it wants nothing more, but arrays of these steps live on.
     fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) {
-        let Some((_, stream)) = self.attachments.iter().find(|(known, _)| *known == id) else { return };
+        self.tell_coordinator(id, |coordinator, rank| match rank {
+            None => coordinator.close(id, held),
+            Some(rank) => coordinator.leave(id, rank, held, false),
+        });
+    }
+
+    /// Tells the coordinator of the stream what an attachment does, or a rank of one that is a cohort.
+    fn tell_coordinator(
+        &self,
+        id: AttachmentId,
+        event: impl FnOnce(&mut StreamCoordinator, Option<u32>) -> Vec<Effect>,
+    ) {
+        let Some(Attached { stream, rank, .. }) = self.find(id) else { return };
         let node = &self.client.node;
         let mut state = node.state.lock();
-        let effects = node.coordinator(&mut state, stream).close(id, held);
+        let effects = event(node.coordinator(&mut state, stream), *rank);
         node.apply(&mut state, stream, effects);
         node.drain(&mut state);
     }
@@ -226,17 +299,43 @@ impl Session {
         let node = self.client.node.clone();
         let mut reads = false;
         let mut state = node.state.lock();
-        for (id, stream) in &self.attachments {
-            let held = node.coordinator(&mut state, stream).held_by(*id);
-            if !held.is_empty() {
-                reads = true;
-                let effects = node.coordinator(&mut state, stream).close(*id, &held);
-                node.apply(&mut state, stream, effects);
-            }
+        for Attached { id, stream, rank } in &self.attachments {
+            let coordinator = node.coordinator(&mut state, stream);
+            let held = match rank {
+                None => coordinator.held_by(*id),
+                Some(rank) => coordinator.held_by_rank(*id, *rank),
+            };
+            reads |= !held.is_empty();
+            let effects = match rank {
+                None if held.is_empty() => continue,
+                None => coordinator.close(*id, &held),
+                // The others are told at once.
+                Some(rank) => coordinator.leave(*id, *rank, &held, true),
+            };
+            node.apply(&mut state, stream, effects);
         }
         node.drain(&mut state);
         reads
     }
+}
+
+/// How long a server waits for others where its client waits so long for it: it hears why nothing has come of that.
+fn heard_within(patience_ms: u64) -> Duration {
+    let patience = Duration::from_millis(patience_ms);
+    patience - (patience / 10).min(Duration::from_secs(1))
+}
+
+/// What names an attachment: as a coordinator before this one has named it, or anew.
+fn place_of(node: &Node, state: &Components, attach: &Attach) -> AttachmentId {
+    let kept = |id: &AttachmentId| state.attachments.is_place_kept(&attach.stream, *id);
+    attach.back.filter(kept).unwrap_or_else(|| AttachmentId(node.unique()))
+}
+
+fn attachment_of(node: &Node, attach: Attach) -> Attachment {
+    let Attach { needs, window, follow, take, reader, held, .. } = attach;
+    let mut attachment = Attachment::new(needs, node.id, window).with_held_steps(held);
+    (attachment.follow, attachment.take, attachment.reader) = (follow, take, Some(reader));
+    attachment
 }
 
 impl Node {
@@ -269,15 +368,18 @@ impl Node {
         }
     }
 
-    /// An attachment is gone.
-    pub(crate) fn detach(&self, id: AttachmentId, stream: Option<String>) {
+    /// A session's attachment is gone.
+    fn end_attachment(&self, attached: &Attached, outbox: &Arc<Outbox>) {
+        let Attached { id, stream, rank } = attached;
         let mut state = self.state.lock();
-        state.attachments.remove(id);
-        if let Some(stream) = stream {
-            let effects = self.coordinator(&mut state, &stream).detach(id);
-            self.apply(&mut state, &stream, effects);
-            self.drain(&mut state);
-            self.forget_idle(&mut state, &stream);
-        }
+        let coordinator = self.coordinator(&mut state, stream);
+        let effects = match rank {
+            None => coordinator.detach(*id),
+            Some(rank) => coordinator.leave(*id, *rank, &[], true),
+        };
+        state.attachments.remove_rank(*id, rank.unwrap_or(0), outbox);
+        self.apply(&mut state, stream, effects);
+        self.drain(&mut state);
+        self.forget_idle(&mut state, stream);
     }
 }

@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
 use forebay_transport::asynchronous::Payload;
-use forebay_wire::client::reading::{Fetch, Part};
+use forebay_wire::client::reading::{FETCHED_AT_ONCE_MAX, Fetch, Part};
 use std::sync::Arc;
 
 /// How much of a fetched part is gathered at a time, in bytes.
@@ -14,16 +14,63 @@ const PIECE: u64 = 1 << 20;
 
 /// The bytes that are asked for, as they are sent: nothing is copied before. The block is held until they are.
 pub(super) fn payload(node: &Arc<Node>, fetch: &Fetch) -> Result<Payload> {
-    let Fetch { arena, offset, bytes, generation, .. } = *fetch;
-    let selection = Selection::check(&fetch.stored, fetch.element, bytes, &fetch.part)?;
-    let reading = Reading { node: node.clone(), reader: node.unique() };
-    let mapping = {
-        let mut store = node.store.lock();
-        store.check_committed(arena, offset, generation, bytes)?;
-        store.add_reader(arena, reading.reader)?;
-        store.mapping(arena)?
-    };
+    let Held { selection, mapping, offset, reading } = Held::find(node, fetch)?;
     Ok(selection.payload(mapping, offset, reading))
+}
+
+/// The bytes of several small parts, one after the other. All blocks are held until all are sent.
+pub(super) fn payload_of_many(node: &Arc<Node>, fetches: Vec<Fetch>) -> Result<Payload> {
+    if fetches.len() > FETCHED_AT_ONCE_MAX {
+        return Err(Error::protocol(format!("{} parts are asked for at once", fetches.len())));
+    }
+    let held = fetches.iter().map(|fetch| Held::find(node, fetch)).collect::<Result<Vec<Held>>>()?;
+    if held.iter().any(|held| held.selection.bytes > PIECE) {
+        return Err(Error::protocol("a large part is asked for together with others"));
+    }
+    let bytes = held.iter().map(|held| held.selection.bytes).sum();
+    let mut sent = 0;
+    let generator = Box::new(move |out: &mut Vec<u8>| {
+        let Some(next) = held.get(sent) else { return Ok(()) };
+        sent += 1;
+        next.append(out)
+    });
+    Ok(Payload::Generated { generator, bytes })
+}
+
+/// A part of a block that is held, to be sent.
+struct Held {
+    selection: Selection,
+    mapping: Arc<Mapping>,
+    /// Where the block begins.
+    offset: u64,
+    reading: Reading,
+}
+
+impl Held {
+    fn find(node: &Arc<Node>, fetch: &Fetch) -> Result<Held> {
+        let Fetch { arena, offset, bytes, generation, .. } = *fetch;
+        let selection = Selection::check(&fetch.stored, fetch.element, bytes, &fetch.part)?;
+        let reading = Reading { node: node.clone(), reader: node.unique() };
+        let mapping = {
+            let mut store = node.store.lock();
+            store.check_committed(arena, offset, generation, bytes)?;
+            store.add_reader(arena, reading.reader)?;
+            store.mapping(arena)?
+        };
+        Ok(Held { selection, mapping, offset, reading })
+    }
+
+    /// Appends its bytes, dense and row-major.
+    fn append(&self, out: &mut Vec<u8>) -> Result<()> {
+        let Selection { stored, element, part, bytes } = &self.selection;
+        let start = out.len();
+        out.resize(start + *bytes as usize, 0);
+        if *bytes == 0 {
+            return Ok(());
+        }
+        let mut target = Target::from_slice(&mut out[start..], &part.shape, *element)?;
+        target.fill_from_mapping(&self.mapping, self.offset, stored, &part.offset, &part.step)
+    }
 }
 
 /// A block's bytes are being sent.

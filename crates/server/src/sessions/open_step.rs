@@ -1,6 +1,7 @@
 //! A step that a rank has begun and not ended.
 
 use crate::held::Held;
+use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::demand::Demand;
 use forebay_core::ids::{BlockKey, StepNumber};
@@ -17,6 +18,8 @@ pub(super) struct OpenStep {
     pub(super) fields: BTreeMap<String, Vec<BlockRecord>>,
     /// Of fields of which they are wanted, the statistics of what the rank put.
     pub(super) stats: BTreeMap<String, Stats>,
+    /// What the rank says of it.
+    pub(super) attrs: Attrs,
     pub(super) held: Vec<Held>,
     /// Field and key of each block.
     pub(super) keys: HashSet<(String, BlockKey)>,
@@ -33,6 +36,7 @@ impl OpenStep {
             demand,
             fields: BTreeMap::new(),
             stats: BTreeMap::new(),
+            attrs: Attrs::default(),
             held: Vec::new(),
             keys: HashSet::new(),
             sizes: Vec::new(),

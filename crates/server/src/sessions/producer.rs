@@ -14,6 +14,7 @@ use super::driving::Driving;
 use super::rank::Rank;
 use super::role_session::{RoleSession, not_spoken};
 use super::{payload, receive};
+use forebay_core::attr::Attrs;
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::RankEnd;
 use forebay_core::{Error, Result};
@@ -152,12 +153,12 @@ impl Session {
             Request::BeganAlone { step, time, ended } => {
                 self.on_began_alone(step, time)?;
                 if ended {
-                    self.end_step(step, 0, false, Vec::new())?;
+                    self.end_step(step, (0, false), Vec::new(), Attrs::default())?;
                 }
             }
             Request::Put(block) => return self.put(header, block).await.map(Some),
-            Request::End { step, blocks, dropped, stats } => {
-                if let Some(kept) = self.end_step(step, blocks, dropped, stats)? {
+            Request::End { step, blocks, dropped, stats, attrs } => {
+                if let Some(kept) = self.end_step(step, (blocks, dropped), stats, attrs)? {
                     self.wait_for_copies(kept).await?;
                 }
             }

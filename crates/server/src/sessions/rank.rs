@@ -142,7 +142,8 @@ impl Rank {
             });
         }
         let (step, time) = (open.number, open.time);
-        let ended = StepContribution { step, time, fields, dropped, torn, servers: Vec::new() };
+        let ended =
+            StepContribution { step, time, fields, attrs: open.attrs, dropped, torn, servers: Vec::new() };
         let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
         let id = StepId { stream: stream.clone(), run, step };
         let mut state = node.state.lock();

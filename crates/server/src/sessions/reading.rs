@@ -5,7 +5,8 @@ use super::fetch;
 use crate::node::Node;
 use forebay_core::ids::Epoch;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::client::reading::{Fetch, Reply, Request, SUCCESSORS_PATIENCE};
+use forebay_transport::asynchronous::Payload;
+use forebay_wire::client::reading::{Reply, Request, SUCCESSORS_PATIENCE};
 use forebay_wire::frame::Frame;
 use std::collections::BTreeSet;
 use tokio::time::{Instant, timeout};
@@ -39,7 +40,8 @@ impl Reading {
                 }
                 Ok(None)
             }
-            Request::Fetch(fetch) => send(client, number, &fetch),
+            Request::Fetch(fetch) => send(client, number, fetch::payload(node, &fetch)?),
+            Request::FetchMany(fetches) => send(client, number, fetch::payload_of_many(node, fetches)?),
             Request::FindBlocks { id, field, region, skip } => {
                 let patience = client.patience.min(SUCCESSORS_PATIENCE);
                 let found = node.find_blocks(&id, &field, region.as_ref(), skip as usize);
@@ -82,9 +84,8 @@ impl Reading {
     }
 }
 
-/// Sends bytes of a block.
-fn send(client: &Client, number: u64, fetch: &Fetch) -> Result<Option<Reply>> {
-    let payload = fetch::payload(&client.node, fetch)?;
+/// Sends bytes of blocks.
+fn send(client: &Client, number: u64, payload: Payload) -> Result<Option<Reply>> {
     let header = client.node.header(number);
     client.outbox.push_with(header, &Ok::<Reply, Error>(Reply::Data), Vec::new(), Some(payload))?;
     Ok(None)

@@ -16,8 +16,8 @@ const ATTACHMENTS_MAX: usize = 1 << 16;
 pub(crate) enum Delivery {
     /// To a consumer.
     Consumer {
-        /// Its connection.
-        outbox: Arc<Outbox>,
+        /// The connections of its ranks: of one that is no cohort there is one, of rank 0.
+        outboxes: BTreeMap<u32, Arc<Outbox>>,
     },
     /// To a pipeline that this server coordinates.
     Pipeline {
@@ -39,6 +39,26 @@ impl Attachments {
     /// An attachment's steps are told there from now on.
     pub(crate) fn add(&mut self, id: AttachmentId, delivery: Delivery) {
         self.deliveries.insert(id, delivery);
+    }
+
+    /// The steps of a consumer, or of a rank of a cohort, are told there from now on.
+    pub(crate) fn add_rank(&mut self, id: AttachmentId, rank: u32, outbox: Arc<Outbox>) {
+        let new = || Delivery::Consumer { outboxes: BTreeMap::new() };
+        if let Delivery::Consumer { outboxes } = self.deliveries.entry(id).or_insert_with(new) {
+            outboxes.insert(rank, outbox);
+        }
+    }
+
+    /// They are told nothing any more there.
+    pub(crate) fn remove_rank(&mut self, id: AttachmentId, rank: u32, outbox: &Arc<Outbox>) {
+        if let Some(Delivery::Consumer { outboxes }) = self.deliveries.get_mut(&id) {
+            if outboxes.get(&rank).is_some_and(|known| Arc::ptr_eq(known, outbox)) {
+                outboxes.remove(&rank);
+            }
+            if outboxes.is_empty() {
+                self.deliveries.remove(&id);
+            }
+        }
     }
 
     /// An attachment is told nothing any more: where it was told.

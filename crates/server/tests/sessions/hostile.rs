@@ -449,8 +449,13 @@ fn blocks_that_are_placed_nowhere() {
                 Location { server: ServerId(0), arena: 1, offset: 1 << 60, bytes: 216, generation: 1 };
             let answer = rank.ask(&producer::Request::Put(seeds::put(BytesLocation::Placed(place))));
             assert!(!matches!(answer, Ok(producer::Reply::Done)), "{answer:?}");
-            let _ =
-                rank.tell(&producer::Request::End { step: 0, blocks: 1, dropped: false, stats: Vec::new() });
+            let _ = rank.tell(&producer::Request::End {
+                step: 0,
+                blocks: 1,
+                dropped: false,
+                stats: Vec::new(),
+                attrs: Default::default(),
+            });
             let _ = rank.ask(&producer::Request::Flush);
         }
     }
@@ -597,6 +602,8 @@ fn absurd_contracts() {
         follow: false,
         held: Vec::new(),
         back: None,
+        patience_ms: 20_000,
+        cohort: None,
     };
     let error = reader.ask(&consumer::Request::Attach(Box::new(attach))).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");

@@ -86,6 +86,8 @@ fn cases() -> Vec<Case> {
         follow: true,
         held: Vec::new(),
         back: None,
+        patience_ms: 20_000,
+        cohort: None,
     };
     vec![
         Case::new(Role::Producer, &join),

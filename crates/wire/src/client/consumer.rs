@@ -5,7 +5,7 @@ use forebay_core::contract::{Needs, NeedsByStep};
 use forebay_core::error::Error;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, HeldStep, RunEnd, Situation, Start, StepReport, Take};
+use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, RunEnd, Situation, Start, StepReport, Take};
 use serde::{Deserialize, Serialize};
 
 /// What a reader attaches with.
@@ -29,6 +29,10 @@ pub struct Attach {
     pub held: Vec<HeldStep>,
     /// What names it, if it comes back.
     pub back: Option<AttachmentId>,
+    /// For how many milliseconds it waits for the answer.
+    pub patience_ms: u64,
+    /// Which rank of a cohort it is, if it is one.
+    pub cohort: Option<CohortRank>,
 }
 
 /// What a reader says.
@@ -55,6 +59,8 @@ pub enum Request {
         /// Whether it has one that it was told of too late to give it to its user: once it is told of a newer one it releases
         /// that.
         has_spare: bool,
+        /// The last step that it was told of: of the ranks of a cohort the first that asks has the next one chosen for all.
+        after: Option<(RunNumber, StepNumber)>,
     },
     /// Asks what the reader waits for. Answer: [`Reply::Situation`].
     Look {
@@ -88,6 +94,8 @@ pub enum Reply {
         attachment: AttachmentId,
         /// The run and the step from which on it takes part; `None` before the first run.
         from: Option<(RunNumber, StepNumber)>,
+        /// The hosts of all ranks of its cohort, if it is one.
+        hosts: Vec<String>,
     },
     /// To [`Request::Attach`]: another server coordinates the stream.
     Redirect(ServerId),

@@ -3,7 +3,7 @@
 use super::block::{Grant, PutBlock};
 use crate::drive::{Drive, DriveAnswer};
 use crate::protocol::speaks;
-use forebay_core::attr::Attr;
+use forebay_core::attr::{Attr, Attrs};
 use forebay_core::block::Location;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
@@ -74,6 +74,8 @@ pub enum Request {
         dropped: bool,
         /// Of fields, the statistics of blocks that were not staged as they are, where those of the whole field are wanted.
         stats: Vec<(String, Stats)>,
+        /// What the rank says of the step.
+        attrs: Attrs,
     },
     /// Answer: [`Reply::Done`] when all that was put before is held, or what failed.
     Flush,

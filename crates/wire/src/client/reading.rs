@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How long a server lets a client wait at most until the group knows who holds what a dead server held.
 pub const SUCCESSORS_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many parts of blocks may be asked for at once.
+pub const FETCHED_AT_ONCE_MAX: usize = 1024;
+
 /// The part of a block that is fetched: every `step[d]`-th element of a box of the stored array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
@@ -57,6 +60,8 @@ pub enum Request {
     },
     /// Asks for bytes of a block that this client holds. Answer: [`Reply::Data`] with a payload.
     Fetch(Fetch),
+    /// The same of several blocks, at most [`FETCHED_AT_ONCE_MAX`] small parts: their bytes come one after the other.
+    FetchMany(Vec<Fetch>),
     /// Asks an owner of tiles for the blocks of a step that this client holds. Answer: [`Reply::Records`].
     FindBlocks {
         /// The step.
@@ -101,7 +106,7 @@ pub enum Reply {
         /// Names the mapping that is made of it.
         reader: u64,
     },
-    /// To [`Request::Fetch`]: the bytes follow, dense and row-major.
+    /// To [`Request::Fetch`] and [`Request::FetchMany`]: the bytes follow, dense and row-major.
     Data,
     /// To [`Request::FindBlocks`].
     Records {

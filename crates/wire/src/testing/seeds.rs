@@ -8,6 +8,7 @@ use crate::client::space::{self, SpacePut};
 use crate::drive::{Drive, DriveOrder};
 use crate::peer::{self, PeerMessage};
 use forebay_core::Result;
+use forebay_core::attr::Attrs;
 use forebay_core::block::{BlockRecord, Extent, Location};
 use forebay_core::contract::{Field, Index, Need, Needs, Period, Slice, Slices, Statistics, Terms};
 use forebay_core::dtype::Dtype;
@@ -15,7 +16,8 @@ use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::stats::{BlockStats, Stats, Sum, Value};
 use forebay_core::steps::{
-    AttachmentId, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
+    AttachmentId, CohortRank, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
+    ToldStep,
 };
 use std::sync::Arc;
 
@@ -69,8 +71,11 @@ pub fn step_report() -> StepReport {
         torn: true,
         dropped: false,
         fields: vec![field_report()],
+        own_attrs: None,
         attrs: None,
         term: 3,
+        ranks: 5,
+        absent: vec![1],
     }
 }
 
@@ -130,6 +135,7 @@ fn seed_terms() -> Terms {
 pub fn requests() -> Requests {
     let needs = Needs::Fields(vec![Need { dtype: Some(Dtype::F64), terms: seed_terms(), ..Need::new("U") }]);
     let inline = BytesLocation::Inline(vec![1; 216].into());
+    let told = ToldStep { run: 1, step: 9, missed: 2, rewound: false };
     let attach = Attach {
         stream: "s".into(),
         needs: needs.into(),
@@ -140,6 +146,8 @@ pub fn requests() -> Requests {
         reader: Identity { name: Some("viewer".into()), host: "node1".into(), pid: 7 },
         held: vec![HeldStep { run: 1, step: 11, pinned: true }],
         back: Some(AttachmentId(7)),
+        patience_ms: 7000,
+        cohort: Some(CohortRank { rank: 1, size: 3, host: "h".into(), goes_on: true, told: vec![told] }),
     };
     let drive = Drive {
         pipeline: "p".into(),
@@ -168,7 +176,10 @@ pub fn requests() -> Requests {
             producer::Request::Drive(Box::new(drive)),
         ],
         consumer: vec![consumer::Request::Attach(Box::new(attach))],
-        reading: vec![reading::Request::Fetch(fetch)],
+        reading: vec![
+            reading::Request::FetchMany(vec![fetch.clone(), fetch.clone()]),
+            reading::Request::Fetch(fetch),
+        ],
         space: vec![space::Request::Put(Box::new(space_put(inline)))],
     }
 }
@@ -186,8 +197,15 @@ pub fn found() -> Result<space::Reply> {
 /// What servers tell each other.
 pub fn peer() -> Vec<PeerMessage> {
     let fields = vec![FieldContribution::new(field(), blocks())];
-    let ended =
-        StepContribution { step: 12, time: 1.0, fields, dropped: false, torn: false, servers: Vec::new() };
+    let ended = StepContribution {
+        step: 12,
+        time: 1.0,
+        fields,
+        dropped: false,
+        torn: false,
+        attrs: Attrs::default(),
+        servers: Vec::new(),
+    };
     let (stream, ended) = ("s".into(), Arc::new(ended));
     let locations = blocks().iter().map(|block| block.location).collect();
     vec![

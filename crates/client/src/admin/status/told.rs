@@ -254,6 +254,8 @@ pub struct ReaderStatus {
     pub host: Option<String>,
     /// Its process; null of a pipeline.
     pub pid: Option<u64>,
+    /// How many ranks read: 1, unless it is parallel.
+    pub ranks: u64,
     /// The server that it is connected to.
     pub server: u64,
     /// Its contract.

@@ -63,7 +63,8 @@ impl Producer {
                 Ok(ended) => {
                     let (blocks, dropped) = (ended.blocks, ended.dropped);
                     let stats = ended.stats.clone().into_iter().collect();
-                    home.rpc.tell(&Request::End { step, blocks, dropped, stats })?;
+                    let attrs = ended.attrs.clone();
+                    home.rpc.tell(&Request::End { step, blocks, dropped, stats, attrs })?;
                     tracing::info!("stream '{}': step {step} was put again at {}", self.stream, home.server);
                     replayed.push(ended);
                 }

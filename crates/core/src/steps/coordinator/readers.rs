@@ -271,6 +271,7 @@ impl StreamCoordinator {
         situation.is_any_wanted =
             run.offer.fields.keys().any(|field| attachment.demanded().of(field).is_some());
         situation.unmatched = self.why_unmatched(id);
+        situation.behind = attachment.behind();
         situation.name_fields(run.offer.fields.keys());
         situation
     }
@@ -400,16 +401,7 @@ impl StreamCoordinator {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(attachment) = self.attachments.get_mut(&id) else { return effects };
-        let known = attachment.delivered.remove(&(run, step)) | attachment.pinned.remove(&(run, step));
-        if known && pinned {
-            attachment.pinned.insert((run, step));
-        }
-        let of_step = |before: &HeldStep| (before.run, before.step) == (run, step);
-        if pinned {
-            attachment.held_before.iter_mut().filter(|before| of_step(before)).for_each(|b| b.pinned = true);
-        } else {
-            attachment.held_before.retain(|before| !of_step(before));
-        }
+        let known = attachment.note_released(run, step, pinned);
         if attachment.is_closing() && attachment.holds_nothing() {
             effects = self.detach(id);
         }
@@ -427,7 +419,8 @@ impl StreamCoordinator {
         ids.into_iter().for_each(|id| self.deliver(id, effects));
     }
 
-    fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
+    pub(super) fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
+        self.deliver_caught_up(id, effects);
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         while attachment.is_ready() {
             let Some(Queued { run, step, missed }) = attachment.queue.pop_front() else { break };
@@ -440,7 +433,11 @@ impl StreamCoordinator {
             }
             report.missed = missed;
             attachment.missed_before += missed;
-            report.term = self.term;
+            (report.term, report.ranks) = (self.term, of_run.options.size);
+            if let Some(cohort) = &mut attachment.cohort {
+                cohort.note_told((run, step));
+                report.absent = cohort.absent();
+            }
             report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
             attachment.last = Some((run, step));
             attachment.delivered.insert((run, step));

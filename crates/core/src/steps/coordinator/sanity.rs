@@ -21,6 +21,7 @@ impl StreamCoordinator {
         if self.first_after > self.last_run {
             return Err(format!("runs begin after {}, the last is {}", self.first_after, self.last_run));
         }
+        self.check_cohorts()?;
         let mut holds: BTreeMap<(RunNumber, StepNumber), u32> = BTreeMap::new();
         for (id, attachment) in &self.attachments {
             attachment.sanity_check().map_err(|text| format!("attachment {}: {text}", id.0))?;

@@ -213,6 +213,8 @@ impl StreamCoordinator {
         for attachment in self.attachments.values_mut().filter(|attachment| attachment.is_looking()) {
             attachment.oldest = false;
         }
+        // Some ranks of cohorts may be told of steps that others have had.
+        self.deliver_all(&mut effects);
         self.end_if_over(&mut effects);
         effects.extend(self.on_demand_changed());
         effects
@@ -405,7 +407,13 @@ impl StreamCoordinator {
         if self.takeover.looks < STAND_IN_LOOKS {
             return Vec::new();
         }
-        standing_in.into_iter().flat_map(|id| self.detach(id)).collect()
+        let mut effects = Vec::new();
+        for id in standing_in {
+            effects.extend(self.give_up_ranks_that_stay_away(id));
+            let stands_in = self.attachments.get(&id).is_some_and(Attachment::is_stand_in);
+            effects.extend(stands_in.then(|| self.detach(id)).into_iter().flatten());
+        }
+        effects
     }
 }
 

@@ -135,6 +135,7 @@ pub(super) fn ended(rank: u32, step: StepNumber) -> StepContribution {
         step,
         time: step as f64,
         fields: vec![FieldContribution::new(field(), vec![block])],
+        attrs: Attrs::default(),
         dropped: false,
         torn: false,
         servers: Vec::new(),

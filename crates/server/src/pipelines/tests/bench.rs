@@ -6,6 +6,7 @@ use crate::pipelines::*;
 use forebay_cluster::ClusterOptions;
 use forebay_cluster::environment::Machine;
 use forebay_cluster::forming::become_member;
+use forebay_core::attr::Attrs;
 use forebay_core::block::{BlockRecord, Extent, Location};
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
@@ -87,7 +88,15 @@ pub(super) fn ended(step: StepNumber) -> StepContribution {
         stats: None,
     };
     let fields = vec![FieldContribution::new(field(), vec![block])];
-    StepContribution { step, time: 0.0, fields, dropped: false, torn: false, servers: Vec::new() }
+    StepContribution {
+        step,
+        time: 0.0,
+        fields,
+        dropped: false,
+        torn: false,
+        attrs: Attrs::default(),
+        servers: Vec::new(),
+    }
 }
 
 /// The only rank of a run, as it joins.

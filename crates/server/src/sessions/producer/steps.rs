@@ -3,6 +3,7 @@
 use super::Session;
 use crate::sessions::open_step::OpenStep;
 use crate::streams::local_ranks::MayBegin;
+use forebay_core::attr::Attrs;
 use forebay_core::ids::StepNumber;
 use forebay_core::stats::Stats;
 use forebay_core::{Error, Result};
@@ -92,7 +93,7 @@ impl Session {
             rank.open = None;
             rank.last = number.checked_sub(1);
         } else if next > number {
-            self.end_step(number, u64::MAX, true, Vec::new())?;
+            self.end_step(number, (u64::MAX, true), Vec::new(), Attrs::default())?;
         } else {
             return Err(Error::step_order(format!("step {number} is begun, end it before step {next}")));
         }
@@ -133,9 +134,9 @@ impl Session {
     pub(super) fn end_step(
         &mut self,
         step: StepNumber,
-        blocks: u64,
-        dropped: bool,
+        (blocks, dropped): (u64, bool),
         stats: Vec<(String, Stats)>,
+        attrs: Attrs,
     ) -> Result<Option<oneshot::Receiver<Result<()>>>> {
         let node = self.client.node.clone();
         let rank = self.rank()?;
@@ -143,6 +144,8 @@ impl Session {
             return Err(no_step("an end"));
         };
         stats.iter().for_each(|(field, stats)| open.count(field, stats));
+        let said = attrs.check_of_step();
+        open.attrs = if said.is_ok() { attrs } else { Attrs::default() };
         rank.writing.abort_all(&node);
         let arrived: usize = open.fields.values().map(Vec::len).sum();
         let lost = arrived as u64 != blocks;
@@ -163,6 +166,7 @@ impl Session {
             copies = kept;
             rank.tell_step(&node, open, dropped || lost, false, done)?;
         }
+        said?;
         if !lost && rank.deferred.is_none() {
             rank.say_taken(&node, step);
         }

@@ -21,7 +21,15 @@ fn demand(version: u64) -> Demand {
 /// What servers were told of a reader that takes part from there on.
 fn record(from: Option<(RunNumber, StepNumber)>) -> AttachmentRecord {
     let (delivery, take) = (Delivery::Torn, Take::All);
-    AttachmentRecord { needs: needs(1).into(), follow: false, delivery, take, first_run: 0, from }
+    AttachmentRecord {
+        needs: needs(1).into(),
+        follow: false,
+        delivery,
+        take,
+        first_run: 0,
+        from,
+        cohort: None,
+    }
 }
 
 /// How a rank comes back to a run, with a demand of this version.
