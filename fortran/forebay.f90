@@ -134,6 +134,11 @@ module forebay
       type(c_ptr), private :: handle = c_null_ptr
    end type
 
+   ! A stream, looked at from outside.
+   type, public :: fb_stream
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
    ! Arrays by name, step and region.
    type, public :: fb_space
       private
@@ -210,11 +215,12 @@ module forebay
    public :: fb_pipeline_open, fb_pipeline_producer, fb_pipeline_activate, fb_pipeline_activate_async
    public :: fb_pipeline_stage, fb_pipeline_stage_async, fb_pipeline_execute, fb_pipeline_execute_async
    public :: fb_pipeline_deactivate, fb_pipeline_active, fb_pipeline_close, fb_request_wait, fb_request_free
-   public :: fb_consumer_open, fb_consumer_need, fb_consumer_next, fb_consumer_cursor
+   public :: fb_consumer_open, fb_consumer_need, fb_consumer_next, fb_consumer_poll, fb_consumer_cursor
    public :: fb_step_field_name, fb_step_field, fb_step_shape, fb_step_stats
    public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
+   public :: fb_stream_open, fb_stream_steps, fb_stream_latest, fb_stream_at, fb_stream_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
@@ -1401,25 +1407,47 @@ contains
       real(real64), intent(in), optional :: timeout   ! seconds
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_step_info) :: info
       integer(c_int) :: result
       result = c_consumer_next(consumer%handle, own_timeout(timeout), step%handle)
-      if (result == FB_OK) then
-         info%struct_size = c_sizeof(info)
-         result = c_step_info_get(step%handle, info)
-         step%run = info%run
-         step%number = info%number
-         step%time = info%time
-         step%missed = info%missed
-         step%rewound = info%rewound /= 0
-         step%torn = info%torn /= 0
-      end if
+      if (result == FB_OK) result = describe_step(step)
       found = result == FB_OK
       if (result == FB_ENDED) then
          if (present(stat)) stat = FB_ENDED
          return
       end if
       call told(result, stat, errmsg)
+   end function
+
+   ! Takes the next step if it is there, and does not wait; false if it is not, when the simulation has ended, which `stat` tells
+   ! as FB_ENDED, and after an error.
+   logical function fb_consumer_poll(consumer, step, stat, errmsg) result(found)
+      type(fb_consumer), intent(in) :: consumer
+      type(fb_step), intent(out) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      result = c_consumer_poll(consumer%handle, step%handle)
+      found = result == FB_OK .and. c_associated(step%handle)
+      if (found) result = describe_step(step)
+      if (result == FB_ENDED) then
+         if (present(stat)) stat = FB_ENDED
+         return
+      end if
+      call told(result, stat, errmsg)
+   end function
+
+   ! Fills in which step it is.
+   integer(c_int) function describe_step(step) result(result)
+      type(fb_step), intent(inout) :: step
+      type(c_step_info) :: info
+      info%struct_size = c_sizeof(info)
+      result = c_step_info_get(step%handle, info)
+      step%run = info%run
+      step%number = info%number
+      step%time = info%time
+      step%missed = info%missed
+      step%rewound = info%rewound /= 0
+      step%torn = info%torn /= 0
    end function
 
    ! The name of one of the fields that the step has, counted from 1; empty past the last one, with FB_NOT_FOUND.
@@ -1903,8 +1931,6 @@ contains
       call told(c_space_close(handle), stat, errmsg)
    end subroutine
 
-   ! ---- administration ------------------------------------------------------------------------
-
    ! What there is in the space, as JSON, as fb_space_list in forebay.h says; empty after an error.
    function fb_space_list(space, stat, errmsg) result(json)
       type(fb_space), intent(in) :: space
@@ -1918,6 +1944,96 @@ contains
       if (result == FB_OK) json = owned_text(given)
       call told(result, stat, errmsg)
    end function
+
+   ! ---- looking at a stream -------------------------------------------------------------------
+
+   ! Looks at a stream without becoming one of its readers: nothing is demanded of the simulation, and what is held is there since
+   ! a reader or the simulation's `keep` holds it.  Finds the group, as fb_admin_open says; the stream need not exist yet.
+   subroutine fb_stream_open(stream, name, group, timeout, transport, stat, errmsg)
+      type(fb_stream), intent(out) :: stream
+      character(*), intent(in) :: name
+      character(*), intent(in), optional :: group
+      real(real64), intent(in), optional :: timeout
+      character(*), intent(in), optional :: transport
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: group_c, transport_c
+      type(c_admin_options) :: options
+      options%struct_size = c_sizeof(options)
+      if (present(group)) then
+         group_c = c_text(group); options%group = c_loc(group_c)
+      end if
+      if (present(timeout)) options%timeout = timeout
+      if (present(transport)) then
+         transport_c = c_text(transport); options%transport = c_loc(transport_c)
+      end if
+      call told(c_stream_open(options, c_text(name), stream%handle), stat, errmsg)
+   end subroutine
+
+   ! The closed steps that are held now, of all runs, the oldest first, as JSON, as fb_stream_steps in forebay.h says; empty
+   ! after an error.
+   function fb_stream_steps(stream, stat, errmsg) result(json)
+      type(fb_stream), intent(in) :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_stream_steps(stream%handle, given)
+      json = ''
+      if (result == FB_OK) json = owned_text(given)
+      call told(result, stat, errmsg)
+   end function
+
+   ! The newest closed step that is held: FB_NOT_FOUND if none is.  It is held until fb_step_release.
+   subroutine fb_stream_latest(stream, step, stat, errmsg)
+      type(fb_stream), intent(in) :: stream
+      type(fb_step), intent(out) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      result = c_stream_latest(stream%handle, step%handle)
+      if (result == FB_OK) result = describe_step(step)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! The step of this number, of a run (counted from 1) or of the latest one.  FB_DROPPED if it is held no longer: the message
+   ! says which is the next that is.  FB_NOT_FOUND if there was none, or it is not closed yet.
+   subroutine fb_stream_at(stream, number, step, run, stat, errmsg)
+      type(fb_stream), intent(in) :: stream
+      integer(int64), intent(in) :: number
+      type(fb_step), intent(out) :: step
+      integer(int64), intent(in), optional :: run
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      integer(c_int64_t) :: of_run
+      of_run = 0
+      if (present(run)) then
+         of_run = run
+         if (run < 1) of_run = -1
+      end if
+      if (of_run < 0 .or. number < 0) then
+         call refused('runs count from 1, steps from 0', stat, errmsg)
+         return
+      end if
+      result = c_stream_at(stream%handle, of_run, number, step%handle)
+      if (result == FB_OK) result = describe_step(step)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Frees the handle.
+   subroutine fb_stream_close(stream, stat, errmsg)
+      type(fb_stream), intent(inout) :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = stream%handle
+      stream%handle = c_null_ptr
+      call told(c_stream_close(handle), stat, errmsg)
+   end subroutine
+
+   ! ---- administration ------------------------------------------------------------------------
 
    ! What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); empty after an error.
    function fb_admin_status(admin, stat, errmsg) result(json)

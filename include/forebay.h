@@ -28,10 +28,18 @@
  * and in a reader:
  *
  *     fb_consumer_open
- *       +-> fb_consumer_next         FB_ENDED when the simulation has ended
+ *       +-> fb_consumer_next         FB_ENDED when the simulation has ended; fb_consumer_poll does not wait
  *       |     fb_get ...             any region, assembled across blocks and servers
  *       +-- fb_step_release
  *     fb_consumer_close
+ *
+ * Looking at a stream from outside, without a reader:
+ *     fb_stream_open
+ *       fb_stream_steps              which steps are held
+ *       +-> fb_stream_latest, fb_stream_at
+ *       |     fb_get ...
+ *       +-- fb_step_release
+ *     fb_stream_close
  *
  * and to look after a group, from anywhere:
  *
@@ -111,9 +119,9 @@ enum {
     FB_ENDED = 20,           /* the stream has ended: no failure, the end of a loop */
     FB_TORN = 21,            /* a rank died in the step, or left it out. Today only the execution of a driven
                               * pipeline fails with it; a reader is told by the step's `torn` */
-    FB_DROPPED = 22,         /* the step was dropped, by the stream's policy or since a part found no room. Today
-                              * only the execution of a driven pipeline fails with it; a reader is told by the next
-                              * step's `missed` */
+    FB_DROPPED = 22,         /* the step was dropped: by the stream's policy, or since a part found no room, or it
+                              * is held no longer. Who asks for it by its number is told so, and the execution of a
+                              * driven pipeline; a reader is told by the next step's `missed` */
     FB_PIPELINE_FAILED = 23, /* a pipeline raised an error; the text holds its traceback */
     FB_INTERNAL = 24,        /* a defect of Forebay's own; please report it */
     FB_IO = 25,              /* the operating system refused something; the text says what */
@@ -232,6 +240,7 @@ typedef struct fb_pipeline fb_pipeline;
 typedef struct fb_request fb_request;
 typedef struct fb_consumer fb_consumer;
 typedef struct fb_step fb_step; /* one step, as a consumer holds it */
+typedef struct fb_stream fb_stream; /* a stream, looked at from outside */
 
 /* generated from interface/forebay.toml: struct to_place */
 /* A block that is to be placed, as a function of the caller's sees it. */
@@ -584,8 +593,8 @@ typedef struct fb_consumer_options {
                               * the one that is there, if it has begun none yet, else of the next one, whatever ran
                               * before; or a cursor: where an earlier reader of the stream stopped, in this process
                               * or another, as fb_consumer_cursor tells. Steps that are held no longer are left
-                              * out, and not counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has
-                              * had no such run */
+                              * out, and counted as `missed` with the first one that comes, as far as the group
+                              * knows. FB_NOT_FOUND if the stream has had no such run */
     uint64_t start_run;      /* with FB_START_CURSOR: the run that fb_consumer_cursor told, from 1 */
     uint64_t start_step;     /* with FB_START_CURSOR: the step that it told */
     uint64_t pin_bytes;      /* bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the
@@ -743,6 +752,9 @@ int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer)
 /* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. `timeout` in
  * seconds; below 0: the one it was opened with. *step is NULL unless the result is FB_OK. */
 int fb_consumer_next(fb_consumer *consumer, double timeout, fb_step **step);
+/* Takes the next step if it is there: FB_OK, with *step NULL if it is not, or FB_ENDED or an error.  Does not wait, but for the
+ * server's answer with FB_TAKE_LATEST.  FB_TIMEOUT if this reader holds as many steps as it may. */
+int fb_consumer_poll(fb_consumer *consumer, fb_step **step);
 int fb_step_info_get(const fb_step *step, fb_step_info *info);
 /* The name of one of the fields that the step has, counted from 0; FB_NOT_FOUND past the last one. Valid
  * until the step is released. */
@@ -912,6 +924,24 @@ int fb_admin_close(fb_admin *admin);
  * their fb_producer_options.group; to be freed with fb_free. It holds the group's secret. */
 int fb_group_text(const char *group, char **text);
 
+/* ---- looking at a stream -------------------------------------------------------------------- */
+
+/* Looks at a stream without becoming one of its readers: nothing is demanded of the simulation, and what is held is there since a
+ * reader or the simulation's `keep` holds it.  Finds the group; the stream need not exist yet. */
+int fb_stream_open(const fb_admin_options *options, const char *name, fb_stream **stream);
+/* The closed steps that are held now, of all runs, the oldest first, as JSON: a list of objects with run, number, time (null
+ * if the producer gave none), fields (their names), bytes (without copies), blocks and torn.  Waits for the servers; moves
+ * no data.  Free it with fb_free. */
+int fb_stream_steps(fb_stream *stream, char **json);
+/* The newest closed step that is held: FB_NOT_FOUND if none is.  It is held until fb_step_release, even if the stream is
+ * closed.  Waits for the servers. */
+int fb_stream_latest(fb_stream *stream, fb_step **step);
+/* The step of this number of a run, counted from 1, or of the latest run with run 0.  FB_DROPPED if it is held no longer: the
+ * message says which is the next that is.  FB_NOT_FOUND if there was none, or it is not closed yet. */
+int fb_stream_at(fb_stream *stream, uint64_t run, uint64_t number, fb_step **step);
+/* Frees the handle. NULL is allowed. */
+int fb_stream_close(fb_stream *stream);
+
 /* ---- general -------------------------------------------------------------------------------- */
 
 /* The text of the calling thread's last error; valid until its next call. Never NULL. A call that succeeds
@@ -931,7 +961,7 @@ const char *fb_version(void);
 /* A name that no other job has, for `job` in fb_producer_options: one rank makes it and tells the others, which
  * fb_producer_open_mpi does.  Free it with fb_free.  Does not wait. */
 int fb_new_job_name(char **name);
-/* Frees a text that fb_admin_status or fb_group_text gave. NULL is allowed. */
+/* Frees a text that fb_admin_status, fb_stream_steps, fb_space_list or fb_group_text gave. NULL is allowed. */
 void fb_free(char *text);
 
 #ifdef __cplusplus

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <limits>
 #include <map>
 #include <memory>
@@ -244,8 +245,8 @@ struct ConsumerOptions {
     // later, so that nothing is demanded of the simulation; FB_START_RUN, the first step of a run: of the one that is
     // there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an earlier
     // reader of the stream stopped, in this process or another, as fb_consumer_cursor tells. Steps that are held no
-    // longer are left out, and not counted as `missed`: the numbers tell. FB_NOT_FOUND if the stream has had no such
-    // run.
+    // longer are left out, and counted as `missed` with the first one that comes, as far as the group knows.
+    // FB_NOT_FOUND if the stream has had no such run.
     std::int32_t start = FB_START_NEXT;
     Cursor cursor = {};
     // Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further steps are
@@ -628,6 +629,9 @@ inline Attribute attribute(const fb_attribute &told) {
 
 struct CloseSpace {
     void operator()(fb_space *space) const noexcept { fb_space_close(space); }
+};
+struct CloseStream {
+    void operator()(fb_stream *stream) const noexcept { fb_stream_close(stream); }
 };
 struct CloseAdmin {
     void operator()(fb_admin *admin) const noexcept { fb_admin_close(admin); }
@@ -1158,6 +1162,24 @@ public:
         check(result);
         return std::optional<Step>(std::in_place, step);
     }
+    // The next step if it is there; nothing if it is not, and when the simulation has ended, which `ended` tells.  Does not
+    // wait, but for the server's answer with FB_TAKE_LATEST.
+    std::optional<Step> poll() {
+        fb_step *step = nullptr;
+        const int result = fb_consumer_poll(get(), &step);
+        ended_ = result == FB_ENDED;
+        if (ended_) return std::nullopt;
+        check(result);
+        if (step == nullptr) return std::nullopt;
+        return std::optional<Step>(std::in_place, step);
+    }
+    // Whether the last `poll` found that the simulation has ended.
+    bool ended() const noexcept { return ended_; }
+    // What `next` gives, waited for by a thread of its own: the reader must live until the future is ready, which it is at the
+    // latest after `timeout`, or when the reader's own timeout says so.
+    std::future<std::optional<Step>> next_async(double timeout = -1) {
+        return std::async(std::launch::async, [this, timeout] { return next(timeout); });
+    }
     // Where another reader goes on: the run, and the step after the last one that came; nothing if that is not known yet.
     std::optional<Cursor> cursor() const {
         Cursor cursor;
@@ -1182,6 +1204,7 @@ public:
 
 private:
     std::unique_ptr<fb_consumer, detail::CloseConsumer> handle_;
+    bool ended_ = false;
 };
 
 // ---- space and administration -----------------------------------------------------------------
@@ -1234,6 +1257,42 @@ public:
 
 private:
     std::unique_ptr<fb_space, detail::CloseSpace> handle_;
+};
+
+// A stream, looked at without becoming one of its readers: see fb_stream_open.
+class Stream {
+public:
+    explicit Stream(const std::string &name, const AdminOptions &options = {}) {
+        const fb_admin_options given = detail::given(options);
+        fb_stream *stream = nullptr;
+        check(fb_stream_open(&given, name.c_str(), &stream));
+        handle_.reset(stream);
+    }
+
+    // The closed steps that are held now, the oldest first, as JSON: see fb_stream_steps.
+    std::string steps() {
+        char *json = nullptr;
+        check(fb_stream_steps(get(), &json));
+        return std::unique_ptr<char, detail::FreeText>(json).get();
+    }
+    // The newest closed step that is held; throws NotFound if none is.
+    Step latest() {
+        fb_step *step = nullptr;
+        check(fb_stream_latest(get(), &step));
+        return Step(step);
+    }
+    // The step of this number, of a run (counted from 1) or of the latest one (0).  Throws Dropped if it is held no longer.
+    Step at(std::uint64_t number, std::uint64_t run = 0) {
+        fb_step *step = nullptr;
+        check(fb_stream_at(get(), run, number, &step));
+        return Step(step);
+    }
+    void close() { check(fb_stream_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_stream *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_stream, detail::CloseStream> handle_;
 };
 
 // A pipeline that is to be created: see fb_pipeline_options.

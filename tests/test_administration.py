@@ -31,13 +31,13 @@ def test_from(
     language: str,
     two: forebay.LocalGroup,
     code: str,
-    tmp_path_factory: pytest.TempPathFactory,
+    built: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What `Admin` does in Python."""
     monkeypatch.setenv("FOREBAY_COMMAND", str(FOREBAY))
     source = SOURCES / f"administration.{SUFFIXES[language]}"
-    program = build(language, source, tmp_path_factory.mktemp("administration"))
+    program = build(language, source, built)
     with contextlib.closing(Program([str(program), code], two.path)) as running:
         assert running.rest(120) == ""
     for server in two.servers.values():

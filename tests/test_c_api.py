@@ -18,6 +18,7 @@ PROGRAMS = {
     "bad_input": ("c", "bad_input.c"),
     "data": ("c", "data.c"),
     "fields": ("c", "fields.c"),
+    "looking": ("c", "looking.c"),
     "placement": ("c", "placement.c"),
     "processes": ("c", "processes.c"),
     "objects": ("cpp", "objects.cpp"),

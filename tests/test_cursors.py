@@ -145,6 +145,24 @@ def test_a_run_that_is_over(two: forebay.LocalGroup) -> None:
         assert numbers == [(1, 2, False), (1, 3, False), (2, 0, True), (2, 1, False)]
 
 
+def test_what_is_gone_is_counted(two: forebay.LocalGroup) -> None:
+    """Of the steps that the reader would have been told of: those of its period."""
+    with producer(two, keep=2) as sim:
+        sim.array("U", dtype="f8", shape=SHAPE)
+        with consumer(two) as reader:
+            put(sim, 0, 2)
+            read(reader, 0, 2)
+        put(sim, 2, 9)
+        sim.flush()
+        with consumer(two, start=reader.cursor) as again:
+            told = [(step.number, step.missed) for step in (again.next() for _ in range(2))]
+            assert told == [(7, 5), (8, 0)]
+        with consumer(two, start=reader.cursor, fields={"U": forebay.every(3)}) as again:
+            put(sim, 9, 10)
+            step = again.next()
+            assert (step.number, step.missed) == (9, 2)
+
+
 def test_cursors_that_are_wrong(two: forebay.LocalGroup) -> None:
     with keeping(two), consumer(two) as reader:
         assert reader.cursor == (1, 0)

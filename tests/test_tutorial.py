@@ -17,12 +17,6 @@ LANGUAGES = ("c", "cpp", "fortran", "python")
 SUFFIXES = {"c": "c", "cpp": "cpp", "fortran": "f90", "python": "py"}
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled programs are kept for the session."""
-    return tmp_path_factory.mktemp("tutorial")
-
-
 def command(language: str, part: str, built: Path) -> list[str]:
     """How to run one part of the tutorial in one language."""
     source = ROOT / "examples" / "tutorial" / language / f"{part}.{SUFFIXES[language]}"

@@ -58,6 +58,7 @@ from forebay._pipeline import Comm, Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
 from forebay._producer import OpenStep, Producer
 from forebay._space import Space, SpaceArray
+from forebay._stream import StepInfo, Stream, streams
 
 # People see where they find them, in tracebacks too.
 for _kind in (Error, *Error.__subclasses__()):
@@ -83,6 +84,8 @@ __all__ = [
     "SpaceArray",
     "Stats",
     "Step",
+    "StepInfo",
+    "Stream",
     "__version__",
     "every",
     "get_cmake_dir",
@@ -91,6 +94,7 @@ __all__ = [
     "get_pkgconfig_dir",
     "group_text",
     "local",
+    "streams",
 ]
 __all__ += [
     # generated from interface/forebay.toml: error names

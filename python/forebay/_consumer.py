@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -13,17 +14,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _assign, _choices, _contract, _forebay, _jobs, _options, _xarray
+from forebay import _arrays, _assign, _choices, _coming, _contract, _forebay, _jobs, _options, _xarray
 from forebay._closing import close_after
-from forebay._errors import Ended, NotCovered, OutOfBounds
+from forebay._errors import Ended, NotCovered, OutOfBounds, Timeout
 from forebay._given import Cursor
 
 
 class Consumer:
     """A reader of a stream, which may attach before, while and after the simulation runs.
 
-    Iterating waits for step after step and ends when the simulation ends; if that crashes, it raises `Crashed` after
-    the last step. Each step is released when the next one is asked for.
+    Iterating, with `for` or `async for`, waits for step after step and ends when the simulation ends; if that crashes, it
+    raises `Crashed` after the last step. Each step is released when the next one is asked for.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class Consumer:
         comes later, so that nothing is demanded of the simulation; `"run"`, the first step of a run: of the
         one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
         where an earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps
-        that are held no longer are left out, and not counted as `missed`: the numbers tell. `NotFound` if
-        the stream has had no such run.
+        that are held no longer are left out, and counted as `missed` with the first one that comes, as far
+        as the group knows. `NotFound` if the stream has had no such run.
     pin_bytes:
         Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
         further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
@@ -133,6 +134,8 @@ class Consumer:
             # end of what is generated
             self._core = _forebay.Consumer(stream, given)
         self._assign = assign if callable(assign) else None
+        self._waiter: _coming.Waiter[Step] = _coming.Waiter()
+        self._awaited: Future[Step] | None = None
         self.stream = stream
         self.rank = given["rank"]
         self.size = given["size"]
@@ -146,7 +149,32 @@ class Consumer:
         `Crashed` when its ranks have gone without closing the stream, `NotFound` if it had ended before this reader came
         and nothing was left for it.
         """
+        if self._awaited is not None:
+            # Of an `async for` that was cancelled.
+            try:
+                self._awaited.exception(timeout)
+            except TimeoutError:
+                raise Timeout(f"no step of stream {self.stream!r} came in {timeout} s") from None
+            return self._take_awaited()
         return Step(self._core.next_step(timeout), self._assign)
+
+    def poll(self) -> Step | None:
+        """The next step if it is there, else `None`. Errors as of `next`; also `Timeout` if this reader holds as many steps as
+        it may. Does not wait, but for the server's answer with `take="latest"`.
+        """
+        if self._awaited is not None:
+            return self._take_awaited() if self._awaited.done() else None
+        core = self._core.poll()
+        return None if core is None else Step(core, self._assign)
+
+    def next_async(self, timeout: float | None = None) -> Future[Step]:
+        """What `next` gives, as a future: a thread of this reader's own waits for it.
+
+        Futures of several calls are given their steps in the order of the calls. One whose wait has begun cannot be
+        cancelled: its step would be lost. In a coroutine, `async for step in reader` waits for step after step.
+        """
+        core, assign = self._core, self._assign
+        return self._waiter.ask(lambda: Step(core.next_step(timeout), assign))
 
     def need(self, fields: _contract.Fields = None, *, every: int = 1) -> int:
         """Changes what is needed, while the reader is attached: `fields` and `every` are as when it is opened.
@@ -161,6 +189,20 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Step]:
         return _Steps(self)
+
+    def __aiter__(self) -> AsyncIterator[Step]:
+        return _AsyncSteps(self)
+
+    async def _next_awaited(self) -> Step:
+        if self._awaited is None:
+            self._awaited = self.next_async()
+        await _coming.done(self._awaited)
+        return self._take_awaited()
+
+    def _take_awaited(self) -> Step:
+        awaited, self._awaited = self._awaited, None
+        assert awaited is not None
+        return awaited.result()
 
     def __repr__(self) -> str:
         return f"<forebay.Consumer of stream {self.stream!r}>"
@@ -206,6 +248,27 @@ class _Steps:
             self._last = self._consumer.next()
         except Ended:
             raise StopIteration from None
+        return self._last
+
+
+class _AsyncSteps:
+    """The same in a coroutine. A step that a cancelled wait was for is what the reader gives next."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._last: Step | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Step:
+        if self._last is not None:
+            self._last.release()
+            self._last = None
+        try:
+            self._last = await self._consumer._next_awaited()
+        except Ended:
+            raise StopAsyncIteration from None
         return self._last
 
 

@@ -153,8 +153,9 @@ class Torn(Error):
 
 
 class Dropped(Error):
-    """The step was dropped, by the stream's policy or since a part found no room. Today only the
-    execution of a driven pipeline fails with it; a reader is told by the next step's `missed`.
+    """The step was dropped: by the stream's policy, or since a part found no room, or it is held no
+    longer. Who asks for it by its number is told so, and the execution of a driven pipeline; a reader
+    is told by the next step's `missed`.
     """
 
     code = 22

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -56,34 +57,47 @@ def compiler(language: str) -> str:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled programs are kept for the session."""
-    return tmp_path_factory.mktemp("programs")
+    """Where compiled programs are kept for the session: of all processes that run its tests, if there are several."""
+    base = tmp_path_factory.getbasetemp()
+    programs = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "programs"
+    programs.mkdir(exist_ok=True)
+    return programs
 
 
 def build(language: str, source: Path, directory: Path, library: str = "-lforebay") -> Path:
-    """Compiles a program; a warning is an error. What is built once is used again."""
-    program = directory / f"{source.stem}_{language}"
-    if program.exists():
-        return program
+    """Compiles a program; a warning is an error. What is built once is used again, by all processes that run tests."""
+    linked = "" if library == "-lforebay" else "_static"
+    program = directory / f"{source.stem}_{language}{linked}"
+    with open(directory / f"{program.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            compile_into(program, language, source, library)
+    return program
+
+
+def compile_into(program: Path, language: str, source: Path, library: str) -> None:
+    """Compiles a program."""
     if not (LIBRARIES / "libforebay.so").exists():
         pytest.skip(f"there is no libforebay.so in {LIBRARIES}: run `make build`")
-    place = directory / f"{program.name}.build"
+    place = program.with_name(f"{program.name}.build")
     place.mkdir(exist_ok=True)
     sources = [str(source)]
     if language == "fortran":
         sources = [str(ROOT / "fortran" / "forebay.f90"), str(source), "-J", str(place)]
-    command = [compiler(language), *FLAGS[language], "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
+    command = [compiler(language), *FLAGS[language], "-Wall", "-Wextra", "-Werror", "-g", "-pthread"]
+    command += ["-O0" if SANITIZE and language == "cpp" else "-O1"]
     if SANITIZE:
         # Its checks lead GCC to think that an empty std::optional is read. What gfortran itself makes of
         # optional arrays that are absent is undefined by the letter of C.
         command += [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-Wno-maybe-uninitialized"]
         command += ["-fno-sanitize=undefined"] if language == "fortran" else []
     command += [f"-I{ROOT / 'include'}", *sources, f"-L{LIBRARIES}", library, f"-Wl,-rpath,{LIBRARIES}"]
-    command += ["-ldl", "-lm", "-o", str(program)]
+    unfinished = place / program.name
+    command += ["-ldl", "-lm", "-o", str(unfinished)]
     # Compilers want the directory that the test must leave empty.
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(place)})
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
-    return program
+    unfinished.rename(program)
 
 
 class Program:

@@ -82,9 +82,26 @@ pub(crate) unsafe extern "C" fn fb_consumer_next(
             place.write(std::ptr::null_mut());
             let consumer = Handle::get(consumer, "consumer")?;
             let step = consumer.next_step(arguments::own_seconds(timeout)?)?;
-            let (texts, attributes) = (OnceLock::new(), OnceLock::new());
-            let (views, tiles) = (Mutex::default(), Mutex::default());
-            Handle::give(StepInner { views, tiles, texts, attributes, step }, place);
+            Handle::give(StepInner::new(step), place);
+        }
+        Ok(())
+    })
+}
+
+/// Takes the next step if it is there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_consumer_poll(
+    consumer: *mut fb_consumer,
+    step: *mut *mut fb_step,
+) -> c_int {
+    call("fb_consumer_poll", || {
+        let place = arguments::place(step, "step")?;
+        // SAFETY: the header's terms.
+        unsafe {
+            place.write(std::ptr::null_mut());
+            if let Some(step) = Handle::get(consumer, "consumer")?.poll()? {
+                Handle::give(StepInner::new(step), place);
+            }
         }
         Ok(())
     })
@@ -247,6 +264,13 @@ pub(crate) unsafe extern "C" fn fb_step_block(
 }
 
 impl StepInner {
+    /// Of a step that is not looked at yet.
+    pub(crate) fn new(step: Step) -> StepInner {
+        let (texts, attributes) = (OnceLock::new(), OnceLock::new());
+        let (views, tiles) = (Mutex::default(), Mutex::default());
+        StepInner { views, tiles, texts, attributes, step }
+    }
+
     fn records(&self, name: &str, whose: Whose) -> Result<Records<'_>> {
         match whose {
             Whose::All => self.step.records(name),

@@ -433,6 +433,54 @@ static void cohorts(const std::string &stream) {
     FAILS(FB_INVALID, "'nearest' is not known", forebay::Consumer{options});
 }
 
+static void looking(const std::string &stream) {
+    forebay::Stream looked{stream};
+    CHECK(looked.steps() == "[]");
+    FAILS(FB_NOT_FOUND, "no step of stream", looked.latest());
+    forebay::ProducerOptions options{stream};
+    options.keep = 2;
+    forebay::Producer sim{options};
+    sim.array<double>("U", {2});
+    for (std::uint64_t number = 0; number < 3; number++) {
+        const double values[] = {static_cast<double>(number), 1};
+        auto step = sim.step(number);
+        step.put("U", values, {{0}, {2}});
+        step.end();
+        sim.flush();
+    }
+    CHECK(looked.steps().find("\"number\":2") != std::string::npos);
+    const auto latest = looked.latest();
+    CHECK(latest.number() == 2 && latest.get<double>("U").data()[0] == 2);
+    CHECK(looked.at(1).number() == 1 && looked.at(2, 1).run() == 1);
+    FAILS(FB_DROPPED, "step 0 of run 1", looked.at(0));
+    looked.close();
+    CHECK(latest.get<double>("U").data()[1] == 1);
+}
+
+static void polling(const std::string &stream) {
+    auto reader = consumer(stream);
+    CHECK(!reader.poll() && !reader.ended());
+    auto coming = reader.next_async();
+    {
+        auto sim = producer(stream);
+        sim.array<double>("U", {1});
+        for (std::uint64_t number = 0; number < 2; number++) {
+            const double value = static_cast<double>(number);
+            auto step = sim.step(number);
+            step.put("U", &value, {{0}, {1}});
+            step.end();
+        }
+        const auto first = coming.get();
+        CHECK(first && first->number() == 0);
+        std::optional<forebay::Step> second;
+        while (!(second = reader.poll())) CHECK(!reader.ended());
+        CHECK(second->get<double>("U").data()[0] == 1);
+        sim.close();
+    }
+    while (!reader.ended()) CHECK(!reader.poll());
+    CHECK(!reader.next_async().get());
+}
+
 static void errors(const std::string &stream) {
     forebay::ProducerOptions options{stream};
     options.rank = 2;
@@ -468,7 +516,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"space", space}, {"ends", ends}, {"errors", errors}};
+        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"looking", looking}, {"polling", polling}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

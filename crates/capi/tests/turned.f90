@@ -63,6 +63,10 @@ program turned
       call placements
    case ('attributes')
       call attributes
+   case ('polling')
+      call polling
+   case ('looking')
+      call looking
    case ('particles')
       call particles
    case ('spaces')
@@ -690,6 +694,65 @@ contains
       call check(run == fb_producer_run(sim) .and. next == 4, 'where another reader goes on')
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine polling
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      call open_both(sim, viewer)
+      call fb_array(sim, 'n', FB_I32, ndim=0)
+      call check(.not. fb_consumer_poll(viewer, step), 'nothing is there')
+      call fb_producer_begin(sim, 3)
+      call fb_put(sim, 'n', 7)
+      call fb_producer_end(sim)
+      do while (.not. fb_consumer_poll(viewer, step))
+      end do
+      call check(step%number == 3, 'the step is there')
+      call fb_step_release(step)
+      call fb_producer_close(sim)
+      stat = FB_OK
+      do while (stat == FB_OK)
+         call check(.not. fb_consumer_poll(viewer, step, stat=stat), 'no other one comes')
+      end do
+      call check(stat == FB_ENDED, 'the end is told')
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine looking
+      type(fb_stream) :: looked
+      type(fb_producer) :: sim
+      type(fb_step) :: step
+      real(real64), allocatable :: values(:)
+      integer(int64) :: number
+      allocate(values(3))
+      call fb_stream_open(looked, name)
+      call check(fb_stream_steps(looked) == '[]', 'nothing is held')
+      call fb_stream_latest(looked, step, stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'no step of stream')
+      call fb_producer_open(sim, name, keep=2)
+      call fb_array(sim, 'U', FB_F64, shape=[3_int64])
+      do number = 0, 2
+         call fb_producer_begin(sim, number, time=0.5_real64)
+         call fb_put(sim, 'U', [real(number, real64), 1.0_real64, 2.0_real64], offset=[0])
+         call fb_producer_end(sim)
+         call fb_flush(sim)
+      end do
+      call check(index(fb_stream_steps(looked), '"number":2') > 0, 'the last is held')
+      call fb_stream_latest(looked, step)
+      call check(step%number == 2 .and. step%run == 1 .and. step%time == 0.5_real64, 'the newest')
+      call fb_get(step, 'U', values)
+      call check(values(1) == 2 .and. values(3) == 2, 'what was put')
+      call fb_step_release(step)
+      call fb_stream_at(looked, 1_int64, step, run=1_int64)
+      call check(step%number == 1, 'one by its number')
+      call fb_step_release(step)
+      call fb_stream_at(looked, 0_int64, step, stat=stat, errmsg=text)
+      call fails(FB_DROPPED, 'the next that is held is 1')
+      call fb_stream_at(looked, -1_int64, step, stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'runs count from 1')
+      call fb_stream_close(looked)
+      call fb_producer_close(sim)
    end subroutine
 
    subroutine attributes

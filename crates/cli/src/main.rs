@@ -10,7 +10,6 @@ mod duration;
 mod get;
 mod group;
 mod heal;
-mod held;
 mod leave;
 mod live;
 mod ls;

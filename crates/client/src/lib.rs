@@ -2,6 +2,7 @@
 //!
 //! - [`Producer`]: one rank of a simulation;
 //! - [`Consumer`] and [`Step`]: a reader of a stream;
+//! - [`Stream`]: a stream looked at from outside;
 //! - [`Space`]: arrays put and got by name, step and region;
 //! - [`Admin`]: status, pipelines, ending;
 //! - [`PipelineHandle`]: a rank that drives a pipeline itself;
@@ -20,7 +21,7 @@
 //! - `put_target`: a server that this process puts blocks to;
 //! - `reading`: getting at blocks, whoever put them;
 //! - `admin`, `consumer`, `space`, `worker`, `producer`: the handles;
-//! - `pipeline_handle`, on `producer` and `admin`.
+//! - `stream`, on `consumer` and `admin`; `pipeline_handle`, on `producer` and `admin`.
 
 mod admin;
 mod check_dtype;
@@ -42,6 +43,7 @@ mod put_target;
 mod reading;
 mod seconds;
 mod space;
+mod stream;
 mod worker;
 
 pub use admin::{Admin, FoundPipeline, told as status};
@@ -64,6 +66,7 @@ pub use reading::share::Share;
 pub use reading::step::Step;
 pub use seconds::{patience, seconds};
 pub use space::{Space, SpaceArray, SpacePut};
+pub use stream::{HeldSteps, StepInfo, Stream};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;

@@ -29,6 +29,7 @@ mod gathering;
 mod ledger;
 mod matched;
 mod matching;
+mod numbers;
 mod offer;
 mod options;
 mod rank;

@@ -40,6 +40,11 @@ impl Consumer {
         Ok(Step { step: Freed::new(step), share: None })
     }
 
+    fn poll(&self, py: Python<'_>) -> PyResult<Option<Step>> {
+        let step = waiting(py, || self.0.poll())?;
+        Ok(step.map(|step| Step { step: Freed::new(step), share: None }))
+    }
+
     fn need(&self, py: Python<'_>, fields: given::Fields, every: u32) -> PyResult<Option<(u64, u64)>> {
         let needs = given::needs(fields, every)?;
         waiting(py, || self.0.need(&needs))

@@ -4,17 +4,38 @@ use forebay_client::transport::blocking;
 use forebay_client::{Error, Result};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
     /// The exception that a signal raised during a wait of this thread (`KeyboardInterrupt`, most likely).
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// This thread frees an object, and nobody could be told of an exception: signals wait.
     static FREEING: Cell<bool> = const { Cell::new(false) };
+    /// What this thread waits for ends with the interpreter.
+    static ENDS_AT_EXIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The interpreter is about to end.
+static AT_EXIT: AtomicBool = AtomicBool::new(false);
+
+/// What the calling thread waits for ends once the interpreter is about to end.
+#[pyfunction]
+pub(crate) fn end_waits_at_exit() {
+    ENDS_AT_EXIT.set(true);
+}
+
+/// The interpreter is about to end: so do the waits of those threads, in a moment.
+#[pyfunction]
+pub(crate) fn end_waits() {
+    AT_EXIT.store(true, Ordering::Relaxed);
 }
 
 /// Lets Ctrl-C end a wait.
 pub(crate) fn watch_signals() {
     blocking::set_interrupt_check(|| {
+        if ENDS_AT_EXIT.get() && AT_EXIT.load(Ordering::Relaxed) {
+            return true;
+        }
         if FREEING.get() {
             return false;
         }

@@ -14,6 +14,7 @@ mod options;
 mod pipeline_handle;
 mod producer;
 mod space;
+mod stream;
 mod timeout;
 mod worker;
 
@@ -133,6 +134,8 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<producer::Producer>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Step>()?;
+    module.add_class::<stream::Looked>()?;
+    module.add_class::<stream::HeldSteps>()?;
     module.add_class::<pipeline_handle::PipelineHandle>()?;
     module.add_class::<pipeline_handle::PipelineRequest>()?;
     module.add_class::<space::Space>()?;
@@ -152,6 +155,8 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(group_text, module)?)?;
     module.add_function(wrap_pyfunction!(new_job_name, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::end_waits_at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::end_waits, module)?)?;
     module.add_function(wrap_pyfunction!(error_kinds, module)?)?;
     Ok(())
 }

@@ -3,13 +3,12 @@
 
 use super::Get;
 use crate::Common;
-use crate::held::next_held;
 use crate::output::Output;
 use forebay_client::core::contract::{Need, Needs};
 use forebay_client::core::ids::StepNumber;
-use forebay_client::core::steps::{Start, Take};
+use forebay_client::core::steps::Start;
 use forebay_client::status::StreamStatus;
-use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
+use forebay_client::{Admin, Consumer, ConsumerOptions, Error, ErrorKind, HeldSteps, Result, Step, Stream};
 use std::time::{Duration, Instant};
 
 /// How long a step may be waited for unless somebody says otherwise.
@@ -106,23 +105,23 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn attach(&self, start: Start, take: Take) -> Result<Consumer> {
-        let need = |field: &String| Need::new(field);
-        Consumer::open(&ConsumerOptions {
-            needs: Needs::Fields(self.get.fields.iter().map(need).collect()),
-            start,
-            take,
-            // One may be looked at while the next is asked for.
-            window: 2,
-            group: self.common.group_options()?,
-            ..ConsumerOptions::new(&self.get.stream)
-        })
+    fn needs(&self) -> Needs {
+        Needs::Fields(self.get.fields.iter().map(|field| Need::new(field)).collect())
+    }
+
+    /// The stream, as it is looked at without a word to the simulation.
+    fn stream(&self) -> Result<Stream> {
+        Ok(Stream::open(&self.common.group_options()?, &self.get.stream)?.needing(self.needs()))
+    }
+
+    fn held(&self) -> Result<HeldSteps> {
+        self.stream()?.held()
     }
 
     /// The steps that are held and have all the fields, the oldest first, until one is `chosen`.
     fn find_held(&self, mut is_chosen: impl FnMut(&Step) -> bool) -> Result<Option<Step>> {
-        let consumer = self.attach(Start::HELD, Take::All)?;
-        while let Some(step) = next_held(&consumer)? {
+        for step in self.held()? {
+            let step = step?;
             if self.is_readable(&step) && is_chosen(&step) {
                 return Ok(Some(step));
             }
@@ -142,13 +141,14 @@ impl Search<'_> {
 
     /// The newest, which is rarely another one than the newest of all.
     fn last_held(&self) -> Result<Option<Step>> {
-        let newest = next_held(&self.attach(Start::HELD, Take::Latest)?)?;
-        if newest.as_ref().is_some_and(|step| self.is_readable(step)) {
-            return Ok(newest);
+        match self.stream()?.latest() {
+            Ok(newest) if self.is_readable(&newest) => return Ok(Some(newest)),
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
-        let consumer = self.attach(Start::HELD, Take::All)?;
         let mut last = None;
-        while let Some(step) = next_held(&consumer)? {
+        for step in self.held()? {
+            let step = step?;
             if self.is_readable(&step) {
                 last = Some(step);
             }
@@ -178,9 +178,9 @@ impl Search<'_> {
     /// The steps of a range that are held.
     fn held_range(&self, act: &mut impl FnMut(Step) -> Result<()>) -> Result<()> {
         let StepChoice::Range { first, end, every } = self.get.step else { return Ok(()) };
-        let consumer = self.attach(Start::HELD, Take::All)?;
         let (mut held, mut origin, mut found) = (Vec::new(), first, false);
-        while let Some(step) = next_held(&consumer)? {
+        for step in self.held()? {
+            let step = step?;
             let number = step.number();
             if !self.is_readable(&step) {
                 continue;
@@ -211,7 +211,13 @@ impl Search<'_> {
     fn to_come(&self, patience: Duration) -> Result<Step> {
         let get = self.get;
         let start = if get.step == StepChoice::Next { Start::Next } else { Start::Oldest };
-        let consumer = self.attach(start, Take::All)?;
+        let consumer = Consumer::open(&ConsumerOptions {
+            needs: self.needs(),
+            start,
+            window: 2,
+            group: self.common.group_options()?,
+            ..ConsumerOptions::new(&get.stream)
+        })?;
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

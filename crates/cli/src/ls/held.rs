@@ -2,13 +2,11 @@
 
 use super::{Listed, Ls};
 use crate::Common;
-use crate::held::next_held;
 use crate::summary;
 use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::{Need, Needs};
-use forebay_client::core::steps::{Start, Take};
 use forebay_client::status::FieldStatus;
-use forebay_client::{Consumer, ConsumerOptions, Error, ErrorKind, Result, Step};
+use forebay_client::{Error, ErrorKind, Result, Step, StepInfo, Stream};
 use serde_json::{Value, json};
 
 /// Of how large a field statistics are computed that its producer did not give.
@@ -99,18 +97,10 @@ pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Liste
         true => Needs::all(1),
         false => Needs::Fields(listed.fields.iter().map(need).collect()),
     };
-    let open = |take| {
-        Consumer::open(&ConsumerOptions {
-            needs: needs.clone(),
-            start: Start::HELD,
-            take,
-            group: common.group_options()?,
-            ..ConsumerOptions::new(&listed.stream.name)
-        })
-    };
+    let stream = Stream::open(&common.group_options()?, &listed.stream.name)?.needing(needs);
     if ls.times {
-        let consumer = open(Take::All)?;
-        while let Some(step) = next_held(&consumer)? {
+        for step in stream.held()? {
+            let step = step?;
             // Of earlier runs there may be steps that a reader has still to read.
             if step.report().id.run < listed.stream.run {
                 continue;
@@ -119,8 +109,10 @@ pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Liste
         }
     }
     if ls.long || ls.decomposition {
-        let consumer = open(Take::Latest)?;
-        let latest = next_held(&consumer)?;
+        let latest = match stream.latest() {
+            Err(error) if error.kind == ErrorKind::NotFound => None,
+            found => Some(found?),
+        };
         if let Some(step) = latest.filter(|step| step.report().id.run >= listed.stream.run) {
             listed.latest = Some(held_step(&step, members)?);
             let is_listed = |name: &str| listed.fields.iter().any(|field| field.name == name);
@@ -139,17 +131,8 @@ pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Liste
 }
 
 fn held_step(step: &Step, members: &[u64]) -> Result<HeldStep> {
-    let (mut bytes, mut blocks) = (0, 0);
-    for field in &step.report().fields {
-        for record in step.records(&field.field.name)?.iter() {
-            bytes += record.location.bytes;
-            blocks += 1;
-        }
-    }
-    let report = step.report();
-    let time = Some(report.time).filter(|time| !time.is_nan());
-    let lost = is_lost(step, members)?;
-    Ok(HeldStep { number: step.number(), time, torn: report.torn, lost, bytes, blocks })
+    let StepInfo { number, time, bytes, blocks, torn, .. } = StepInfo::of(step)?;
+    Ok(HeldStep { number, time, torn, lost: is_lost(step, members)?, bytes, blocks })
 }
 
 /// Whether what a server held of a step is lost that is gone: its first block is asked for.

@@ -71,7 +71,7 @@ impl Consumer {
                 }
                 // The group gives up a member that stands still, and has more time for that.
                 Err(error) if error.kind == ErrorKind::Timeout => {
-                    // What the longest attempt has heard.
+                    // The first attempt has waited longest: what it has heard.
                     if why.is_empty() {
                         why = format!("; {}", error.text);
                     }

@@ -47,6 +47,21 @@ impl Consumer {
         }
     }
 
+    /// The next step if it is there; `None` if it is not. Does not wait, but for the server's answer where the newest step alone
+    /// is taken. Errors as [`Consumer::next_step`], also where this reader holds as many steps as it may.
+    pub fn poll(&self) -> Result<Option<Step>> {
+        self.held.guard.check("consumer")?;
+        if let Some(over) = lock(&self.state).over.clone() {
+            return Err(over);
+        }
+        match self.wait_until(Instant::now())? {
+            Some((report, attrs)) => {
+                Ok(Some(Step::new(self.held.clone(), *report, attrs).with_seat(self.seat.clone())))
+            }
+            None => self.check_window().map(|()| None),
+        }
+    }
+
     fn wait_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
         if self.attach.take == Take::Latest {
             return self.newest_until(deadline);

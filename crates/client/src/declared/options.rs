@@ -109,8 +109,8 @@ pub struct ConsumerOptions {
     /// that comes later, so that nothing is demanded of the simulation; `Start::Run`, the first step of a run: of
     /// the one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
     /// where an earlier reader of the stream stopped, in this process or another, as `Consumer::cursor` tells.
-    /// Steps that are held no longer are left out, and not counted as `missed`: the numbers tell.
-    /// `ErrorKind::NotFound` if the stream has had no such run.
+    /// Steps that are held no longer are left out, and counted as `missed` with the first one that comes, as far
+    /// as the group knows. `ErrorKind::NotFound` if the stream has had no such run.
     pub start: Start,
     /// Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further
     /// steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays of one step

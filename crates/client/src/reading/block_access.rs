@@ -117,9 +117,9 @@ impl ServerPool {
         })
     }
 
-    /// A step has come. Forgets arenas that nobody looks at if there are many, and nothing of the latest steps was read there: they
-    /// may not exist any more, and their memory is to go. Those of an earlier term than this one are remembered only by who looks at them: servers wait for that before they use
-    /// their memory again.
+    /// A step has come. Forgets arenas that nobody looks at if there are many, and nothing of the latest steps was read there:
+    /// they may not exist any more, and their memory is to go. Those of an earlier term than this one are remembered only by who
+    /// looks at them: servers wait for that before they use their memory again.
     pub(crate) fn forget_unused_arenas(&self, keep: usize, term: Epoch) {
         self.term.fetch_max(term, Ordering::Relaxed);
         let mut arenas = lock(&self.arenas);

@@ -7,6 +7,7 @@ use crate::reading::seen::{SeenBlock, needed, seen_of, seen_within};
 use crate::reading::step::Step;
 use forebay_core::assign::{Assign, ToAssign, slab};
 use forebay_core::block::BlockRecord;
+use forebay_core::ids::ServerId;
 use forebay_core::selection::Selection;
 use forebay_core::steps::FieldReport;
 use forebay_core::{Error, Result};
@@ -25,7 +26,8 @@ impl Step {
     pub fn hosts_of_blocks(&self, name: &str) -> Result<Vec<Option<String>>> {
         let Some(seat) = &self.seat else { return Ok(Vec::new()) };
         let records = self.records(name)?;
-        Ok(records.iter().map(|record| seat.host_of(record.location.server)).collect())
+        let hosts = HostsOfServers::of_all(seat, records.iter());
+        Ok(records.iter().map(|record| hosts.of(record).map(str::to_owned)).collect())
     }
 
     /// The records of those of a field's blocks that are this rank's, each cut to what the reader needs. Otherwise as
@@ -37,8 +39,8 @@ impl Step {
         Ok(Records::Asked(Arc::new(mine.iter().map(|block| block.as_record(element)).collect())))
     }
 
-    /// Views of those of a field's blocks that are this rank's, in the order of ranks and numbers, as the reader was opened to have them assigned (`assign`); of a
-    /// reader that is not parallel all of them. Otherwise as [`Step::blocks`].
+    /// Views of those of a field's blocks that are this rank's, in the order of ranks and numbers, as the reader was opened to
+    /// have them assigned (`assign`); of a reader that is not parallel all of them. Otherwise as [`Step::blocks`].
     pub fn mine(&self, name: &str) -> Result<Vec<BlockView>> {
         let hold = self.hold()?;
         let (found, records) = self.found_records(name)?;
@@ -112,21 +114,35 @@ impl Step {
     ) -> Vec<SeenBlock<'a>> {
         let seen = in_order(seen);
         let element = found.field.dtype.size() as u64;
-        let mut hosts: HashMap<_, Option<String>> = HashMap::new();
-        for block in &seen {
-            let server = block.record.location.server;
-            hosts.entry(server).or_insert_with(|| seat.host_of(server));
-        }
+        let hosts = HostsOfServers::of_all(seat, seen.iter().map(|block| block.record));
         let to_assign = |block: &SeenBlock<'_>| ToAssign {
             rank: block.record.key.rank,
             bytes: block.bytes(element),
-            host: hosts.get(&block.record.location.server).and_then(Option::as_deref),
+            host: hosts.of(block.record),
         };
         let blocks: Vec<ToAssign<'_>> = seen.iter().map(to_assign).collect();
         let readers = seat.readers(&self.report().absent);
         let assigned = assign.readers_of(&blocks, self.report().ranks, &readers);
         let mine = seen.into_iter().zip(assigned).filter(|(_, reader)| *reader == seat.rank);
         mine.map(|(block, _)| block).collect()
+    }
+}
+
+/// The hosts of servers, each looked up once.
+struct HostsOfServers(HashMap<ServerId, Option<String>>);
+
+impl HostsOfServers {
+    fn of_all<'a>(seat: &Seat, records: impl Iterator<Item = &'a BlockRecord>) -> HostsOfServers {
+        let mut hosts = HashMap::new();
+        for record in records {
+            let server = record.location.server;
+            hosts.entry(server).or_insert_with(|| seat.host_of(server));
+        }
+        HostsOfServers(hosts)
+    }
+
+    fn of(&self, record: &BlockRecord) -> Option<&str> {
+        self.0.get(&record.location.server)?.as_deref()
     }
 }
 

@@ -51,8 +51,9 @@ pub enum ErrorKind {
     /// A rank died in the step, or left it out. Today only the execution of a driven pipeline fails with it; a
     /// reader is told by the step's `torn`.
     Torn = 21,
-    /// The step was dropped, by the stream's policy or since a part found no room. Today only the execution of a
-    /// driven pipeline fails with it; a reader is told by the next step's `missed`.
+    /// The step was dropped: by the stream's policy, or since a part found no room, or it is held no longer. Who
+    /// asks for it by its number is told so, and the execution of a driven pipeline; a reader is told by the next
+    /// step's `missed`.
     Dropped = 22,
     /// A pipeline raised an error; the text holds its traceback.
     PipelineFailed = 23,

@@ -41,6 +41,8 @@ pub struct StreamCoordinator {
     attachments: BTreeMap<AttachmentId, Attachment>,
     /// Cohorts of which not all ranks have come, by their names.
     gatherings: BTreeMap<String, Gathering>,
+    /// Cohorts that had gathered and could not attach, until each rank has heard why.
+    refused_gatherings: Vec<Gathering>,
     demand: Arc<Demand>,
     cut: CutCoordinator,
     survivors: Survivors,
@@ -120,6 +122,7 @@ impl StreamCoordinator {
             first_after: 0,
             attachments: BTreeMap::new(),
             gatherings: BTreeMap::new(),
+            refused_gatherings: Vec::new(),
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
             survivors: Survivors::default(),
@@ -158,6 +161,7 @@ impl StreamCoordinator {
         let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
         self.attachments.is_empty()
             && self.gatherings.is_empty()
+            && self.refused_gatherings.is_empty()
             && !self.is_taking_over()
             && !self.cut.is_agreeing()
             && self.runs.values().all(done)

@@ -8,6 +8,7 @@ use crate::identity::Identity;
 use crate::ids::{Epoch, RunNumber, ServerId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::counts::{HandedCounts, StepCounts};
+use crate::steps::numbers::StepNumbers;
 use crate::steps::offer::Offer;
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
@@ -42,6 +43,8 @@ pub(super) struct Run {
     /// The latest closed steps, which are kept although nobody reads them.
     pub(super) kept: BTreeSet<StepNumber>,
     pub(super) counts: StepCounts,
+    /// Those that have been closed here, whether they are held or not.
+    pub(super) closed: StepNumbers,
     /// The highest step that has been closed, here or as was handed over.
     pub(super) last_closed: Option<StepNumber>,
     /// The last closed step at which something of a field was staged, and how many bytes.
@@ -79,6 +82,7 @@ impl Run {
             open: BTreeSet::new(),
             kept: BTreeSet::new(),
             counts: StepCounts::default(),
+            closed: StepNumbers::default(),
             last_closed: None,
             staged: BTreeMap::new(),
             counted_up_to: None,
@@ -382,6 +386,7 @@ impl Run {
         let step = self.steps.get_mut(&number)?;
         step.close(self.options.size as usize);
         self.last_closed = self.last_closed.max(Some(number));
+        self.closed.push(number);
         if self.counted_up_to.is_none_or(|counted| number > counted) {
             self.counts.closed += 1;
             self.counts.dropped += u64::from(step.dropped);

@@ -168,10 +168,13 @@ impl Session {
             node.drain(&mut state);
             Attached { id, stream: stream.clone(), rank: Some(number) }
         };
-        node.agreed.notify_waiters();
         let id = attached.id;
-        let waits = |arrival: &Arrival| matches!(arrival, Arrival::Waits(_));
-        let all_have_come = node.until_agreed(&stream, |stream| !waits(&stream.arrival(id, number, token)));
+        let waits = |stream: &StreamCoordinator| stream.arrival(id, number, token) == Arrival::Waits;
+        // The last one to come wakes the others.
+        if !waits(node.coordinator(&mut node.state.lock(), &stream)) {
+            node.agreed.notify_waiters();
+        }
+        let all_have_come = node.until_agreed(&stream, |stream| !waits(stream));
         tokio::select! {
             biased;
             _ = timeout(patience, all_have_come) => {}
@@ -184,8 +187,9 @@ impl Session {
                 return Ok(attached);
             }
             Arrival::Refused(error) => error,
-            Arrival::Waits(who) => Error::timeout(format!(
-                "the readers '{name}' of stream '{stream}' begin once all have come: {who} in time"
+            Arrival::Waits => Error::timeout(format!(
+                "the readers '{name}' of stream '{stream}' begin once all have come: {} in time",
+                node.coordinator(&mut state, &stream).who_lacks(id)
             )),
         };
         node.coordinator(&mut state, &stream).give_up_coming(id, number, token);

@@ -15,8 +15,8 @@ const GATHERINGS_MAX: usize = 1024;
 /// What has become of a rank that has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrival {
-    /// Not all have come: who has not, for people.
-    Waits(String),
+    /// Not all have come.
+    Waits,
     /// All have come, and are this attachment.
     Attached,
     /// It takes no part.
@@ -45,8 +45,6 @@ impl StreamCoordinator {
                 self.name
             )));
         }
-        // Nobody waits there any more.
-        self.gatherings.retain(|_, gathering| gathering.refused.is_none());
         let gone = self.gone_of(id);
         let new = || Gathering::new(id, gone, comes_back);
         let gathering = self.gatherings.entry(name.clone()).or_insert_with(new);
@@ -90,9 +88,9 @@ impl StreamCoordinator {
         match self.attach(gathering.id, attachment, start) {
             Ok(effects) => effects,
             Err(error) => {
-                // All that have come are told.
+                // All that have come are told: each asks, and goes.
                 gathering.refused = Some(error);
-                self.gatherings.insert(name.to_owned(), gathering);
+                self.refused_gatherings.push(gathering);
                 Vec::new()
             }
         }
@@ -100,12 +98,14 @@ impl StreamCoordinator {
 
     /// What has become of a rank that has come; `token` tells its attempts apart.
     pub fn arrival(&self, id: AttachmentId, rank: u32, token: u64) -> Arrival {
-        let gathered = self.gatherings.iter().find(|(_, gathering)| gathering.id == id);
-        match gathered {
-            Some((_, gathering)) if gathering.has(rank, token) => match &gathering.refused {
-                Some(error) => Arrival::Refused(error.clone()),
-                None => Arrival::Waits(self.lacking_text(gathering)),
-            },
+        let waits_in = |gathering: &&Gathering| gathering.id == id && gathering.has(rank, token);
+        if let Some(refused) =
+            self.refused_gatherings.iter().find(waits_in).and_then(|found| found.refused.clone())
+        {
+            return Arrival::Refused(refused);
+        }
+        match self.gatherings.values().find(|gathering| gathering.id == id) {
+            Some(gathering) if gathering.has(rank, token) => Arrival::Waits,
             None if self.is_member(id, rank) => Arrival::Attached,
             Some(_) => Arrival::Refused(Error::conflict(format!(
                 "rank {rank} of a parallel reader of stream '{}' was opened once more, and this is not the latest",
@@ -118,13 +118,16 @@ impl StreamCoordinator {
         }
     }
 
-    fn lacking_text(&self, gathering: &Gathering) -> String {
-        let lacking = gathering.lacking();
+    /// Who has not come of a cohort that gathers, for people.
+    pub fn who_lacks(&self, id: AttachmentId) -> String {
+        let gathering = self.gatherings.values().find(|gathering| gathering.id == id);
+        let lacking = gathering.map(Gathering::lacking).unwrap_or_default();
         let named: Vec<String> = lacking.iter().take(8).map(u32::to_string).collect();
         let more = lacking.len().saturating_sub(8);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let noun = if lacking.len() == 1 { "rank" } else { "ranks" };
-        format!("{noun} {}{more} of the {} did not come", named.join(", "), gathering.size())
+        let size = gathering.map(Gathering::size).unwrap_or_default();
+        format!("{noun} {}{more} of the {size} did not come", named.join(", "))
     }
 
     /// An attempt of a rank is given up, which had not attached.
@@ -133,6 +136,10 @@ impl StreamCoordinator {
             gathering.remove(rank, token);
         }
         self.gatherings.retain(|_, gathering| !gathering.is_empty());
+        for gathering in &mut self.refused_gatherings {
+            gathering.remove(rank, token);
+        }
+        self.refused_gatherings.retain(|gathering| !gathering.is_empty());
     }
 
     /// Whether an attachment is a cohort in which this rank reads.
@@ -264,7 +271,7 @@ impl StreamCoordinator {
     /// Checks what always holds of cohorts between two events.
     pub(super) fn check_cohorts(&self) -> std::result::Result<(), String> {
         for (name, gathering) in &self.gatherings {
-            if gathering.is_empty() || (gathering.lacking().is_empty() && gathering.refused.is_none()) {
+            if gathering.is_empty() || gathering.lacking().is_empty() {
                 return Err(format!("the readers '{name}' gather, and none has come, or all have"));
             }
         }

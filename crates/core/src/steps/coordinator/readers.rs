@@ -12,6 +12,8 @@ use crate::steps::step::Step;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many of the latest steps of a run are looked at for those that one that goes on has missed.
+const GONE_MAX: usize = 1 << 16;
 /// How many readers without a name are named by their processes.
 const UNNAMED_MAX: usize = 8;
 
@@ -127,7 +129,7 @@ impl StreamCoordinator {
             Start::Run => {}
             Start::Next | Start::Oldest | Start::Latest => {
                 if start != Start::Next {
-                    self.enqueue_closed(attachment, first, stood_in);
+                    self.enqueue_closed(attachment, first, stood_in, BTreeSet::new());
                 }
                 if run_is_over && !attachment.follow {
                     // It reads what is left, and ends with that.
@@ -138,12 +140,13 @@ impl StreamCoordinator {
             Start::Held(..) => {
                 // Those that are not known yet close again while it is looked which there are.
                 (attachment.phase, attachment.demands) = (Phase::Looking, false);
-                self.enqueue_closed(attachment, first, stood_in);
+                self.enqueue_closed(attachment, first, stood_in, BTreeSet::new());
                 attachment.first = first;
                 attachment.oldest = self.waits_to_settle();
             }
             Start::Cursor(run, step) => {
-                self.enqueue_closed(attachment, first, stood_in);
+                let gone = self.gone_from(attachment, run, step);
+                self.enqueue_closed(attachment, first, stood_in, gone);
                 attachment.last = step.checked_sub(1).map(|last| (run, last));
                 attachment.first = first;
                 if (run < self.last_run || run_is_over) && !attachment.follow {
@@ -151,13 +154,34 @@ impl StreamCoordinator {
                 }
             }
             Start::Rejoin(run, step) => {
-                self.enqueue_closed(attachment, first, stood_in);
+                self.enqueue_closed(attachment, first, stood_in, BTreeSet::new());
                 attachment.last = first.1.checked_sub(1).map(|last| (first.0, last));
                 attachment.first = first;
                 attachment.resumes_at = Some((run, step));
                 self.resume(attachment);
             }
         }
+    }
+
+    /// The closed steps from this one of a run on that an attachment would have been told of, and that are held no longer, as far
+    /// as this coordinator has seen them close.
+    fn gone_from(
+        &self,
+        attachment: &Attachment,
+        number: RunNumber,
+        step: StepNumber,
+    ) -> BTreeSet<(RunNumber, StepNumber)> {
+        let mut gone = BTreeSet::new();
+        let follows = |run: RunNumber| attachment.follow || run == number;
+        for (run_number, run) in self.runs.range(number..).filter(|(run, _)| follows(**run)) {
+            let from = if *run_number == number { step } else { 0 };
+            let is_gone = |step: &StepNumber| {
+                run.is_wanted(attachment.needs.at(*run_number, *step), *step) && !run.steps.contains_key(step)
+            };
+            let closed = run.closed.latest_from(from, GONE_MAX);
+            gone.extend(closed.filter(is_gone).map(|step| (*run_number, step)));
+        }
+        gone
     }
 
     /// Tells the servers what they do not know yet of attachments.
@@ -168,19 +192,21 @@ impl StreamCoordinator {
         }
     }
 
-    /// Closed steps from this one on wait for an attachment. Those that were dropped for the one that stood in for it, or for
-    /// readers like it, are counted as missed, each where it was.
+    /// Closed steps from this one on wait for an attachment. Those that are gone from where it goes on (`gone`), and those that were
+    /// dropped for the one that stood in for it, or for readers like it, are counted as missed, each where it was.
     fn enqueue_closed(
         &mut self,
         attachment: &mut Attachment,
         first: (RunNumber, StepNumber),
         stood_in: Option<&Attachment>,
+        gone: BTreeSet<(RunNumber, StepNumber)>,
     ) {
         attachment.oldest = true;
         let alike = |other: &&Attachment| other.is_stand_in() && other.needs == attachment.needs;
         let stand_in = stood_in.or_else(|| self.attachments.values().find(alike));
         let mut dropped =
             stand_in.and_then(Attachment::dropped_meanwhile).cloned().unwrap_or_default().split_off(&first);
+        dropped.extend(gone);
         // Without `follow` it goes on in its own run alone.
         let follows = attachment.follow || first.0 == 0;
         let takes_part = |run: RunNumber| follows || run == first.0;

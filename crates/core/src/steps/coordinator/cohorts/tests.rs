@@ -67,7 +67,8 @@ fn it_takes_part_once_all_have_come() {
     let mut stream = Checked::new("s", vec![S0, S1]);
     stream.come(ID, false, fresh(0)).unwrap();
     stream.come(AttachmentId(8), false, fresh(2)).unwrap();
-    let Arrival::Waits(who) = stream.arrival(ID, 0, 1) else { panic!() };
+    assert_eq!(stream.arrival(ID, 0, 1), Arrival::Waits);
+    let who = stream.who_lacks(ID);
     assert_eq!(who, "rank 1 of the 3 did not come");
     stream.join(0, S0, options(2, Policy::DropOldest)).unwrap();
     assert!(!stream.demand().wants(&field(), 0), "nothing is demanded for it yet");
