@@ -106,7 +106,7 @@ module forebay
    integer, parameter, public :: FB_DURABILITY_LOCAL = 0, FB_DURABILITY_REPLICATED = 1
    integer, parameter, public :: FB_PLACEMENT_NEAREST = 0, FB_PLACEMENT_BY_BLOCK = 1, FB_PLACEMENT_FUNCTION = 2
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
-      FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5
+      FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5, FB_START_RESUME = 6
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
    integer, parameter, public :: FB_ON_RANK_LOSS_FAIL = 0, FB_ON_RANK_LOSS_GO_ON = 1
    integer, parameter, public :: FB_STATS_NONE = 0, FB_STATS_ALONG = 1, FB_STATS_ALONE = 2
@@ -220,6 +220,7 @@ module forebay
    public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
    public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
+   public :: fb_step_row_count, fb_get_rows_address, fb_view_bounds, fb_rank_bounds, fb_put_rank_bounds, fb_step_rank_bounds
    public :: fb_stream_open, fb_stream_steps, fb_stream_latest, fb_stream_at, fb_stream_close
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
@@ -421,6 +422,44 @@ contains
       end do
       call told(c_particles(producer%handle, c_text(species), fields, size(names, kind=c_int32_t), &
                             int(storage_size(fields)/8, c_int32_t)), stat, errmsg)
+   end subroutine
+
+   ! Declares that ranks say which part of space, of so many dimensions, they have: fb_put_rank_bounds.  It is a field like
+   ! others, called 'rank_bounds'.
+   subroutine fb_rank_bounds(producer, ndim, every, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      integer, intent(in) :: ndim
+      integer, intent(in), optional :: every
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: period
+      period = 1
+      if (present(every)) period = every
+      call told(c_rank_bounds(producer%handle, int(ndim, c_int32_t), period), stat, errmsg)
+   end subroutine
+
+   ! Says which part of space this rank has at the open step: the lowest and the highest place of what is its own, and of this
+   ! and its ghosts.
+   subroutine fb_put_rank_bounds(producer, low, high, ghost_low, ghost_high, stat, errmsg)
+      type(fb_producer), intent(in) :: producer
+      real(real64), intent(in) :: low(:), high(:)
+      real(real64), intent(in), optional :: ghost_low(:), ghost_high(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      real(real64) :: outer_low(size(low)), outer_high(size(low))
+      logical :: alike
+      alike = size(high) == size(low)
+      if (present(ghost_low)) alike = alike .and. size(ghost_low) == size(low)
+      if (present(ghost_high)) alike = alike .and. size(ghost_high) == size(low)
+      if (.not. alike) then
+         call refused('low, high and those of ghosts have to have one length', stat, errmsg)
+         return
+      end if
+      outer_low = low
+      outer_high = high
+      if (present(ghost_low)) outer_low = ghost_low
+      if (present(ghost_high)) outer_high = ghost_high
+      call told(c_put_rank_bounds(producer%handle, size(low, kind=c_int32_t), low, high, outer_low, outer_high), stat, errmsg)
    end subroutine
 
    ! Adds a buffer: bytes, of another length at each step and rank if need be.  It is put with fb_put_address as
@@ -1823,6 +1862,114 @@ contains
       view%variance = found%variance
       view%tiles = found%tiles
       view%tile_bounds = found%tile_bounds
+   end subroutine
+
+   ! Where a block lies in space, with or without its ghosts, in Fortran's order of dimensions: by the field's spacing, origin
+   ! and, above level 0, refinement; FB_INVALID if the producer did not say these.
+   subroutine fb_view_bounds(step, field, view, low, high, ghosts, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      type(fb_view), intent(in) :: view
+      real(real64), allocatable, intent(out) :: low(:), high(:)
+      logical, intent(in), optional :: ghosts
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_view) :: given
+      real(c_double) :: found(max_ndim, 2)
+      integer(c_int) :: result, with_ghosts
+      integer :: n
+      with_ghosts = 0
+      if (present(ghosts)) with_ghosts = merge(1, 0, ghosts)
+      n = size(view%shape)
+      given%struct_size = c_sizeof(given)
+      given%ndim = n
+      given%level = view%level
+      given%offset(:n) = view%offset(n:1:-1)
+      given%shape(:n) = view%shape(n:1:-1)
+      given%step(:n) = view%step(n:1:-1)
+      given%ghost_low(:n) = view%ghost_low(n:1:-1)
+      given%ghost_high(:n) = view%ghost_high(n:1:-1)
+      result = c_view_bounds(step%handle, c_text(field), given, with_ghosts, found(:, 1), found(:, 2))
+      if (result == FB_OK) then
+         low = found(n:1:-1, 1)
+         high = found(n:1:-1, 2)
+      end if
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Which part of space a rank of the simulation said that it has, of as many dimensions as `low` has.  FB_NOT_FOUND if it did
+   ! not say so, FB_NOT_COVERED if the contract does not name 'rank_bounds'.
+   subroutine fb_step_rank_bounds(step, rank, low, high, ghost_low, ghost_high, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      integer, intent(in) :: rank
+      real(real64), intent(out) :: low(:), high(:)
+      real(real64), intent(out), optional :: ghost_low(:), ghost_high(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      real(c_double) :: found(size(low), 4)
+      integer(c_int) :: result
+      logical :: alike
+      alike = size(high) == size(low)
+      if (present(ghost_low)) alike = alike .and. size(ghost_low) == size(low)
+      if (present(ghost_high)) alike = alike .and. size(ghost_high) == size(low)
+      if (.not. alike) then
+         call refused('low, high and those of ghosts have to have one length', stat, errmsg)
+         return
+      end if
+      result = c_step_rank_bounds(step%handle, int(rank, c_int32_t), size(low, kind=c_int32_t), found(:, 1), found(:, 2), &
+                                  found(:, 3), found(:, 4))
+      if (result == FB_OK) then
+         low = found(:, 1)
+         high = found(:, 2)
+         if (present(ghost_low)) ghost_low = found(:, 3)
+         if (present(ghost_high)) ghost_high = found(:, 4)
+      end if
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! How many rows a field without a global shape has: elements of its last dimension in all blocks, without ghosts; of a
+   ! particle species these are its particles.
+   integer(int64) function fb_step_row_count(step, field, stat, errmsg) result(count)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      count = 0
+      result = c_step_row_count(step%handle, c_text(field), count)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Copies rows of it, from the one of number `first` on, counted from 0 over all blocks in the order of ranks and of numbers:
+   ! `shape` is that of the dense array of type `dtype` (FB_...) at `address`, as c_loc tells it, whose last extent says how many.
+   subroutine fb_get_rows_address(step, field, dtype, address, first, shape, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: field
+      integer, intent(in) :: dtype
+      type(c_ptr), intent(in) :: address
+      integer(int64), intent(in) :: first
+      integer(int64), intent(in) :: shape(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: field_c
+      integer(c_int64_t), target :: offset(size(shape)), turned_shape(size(shape))
+      type(c_selection) :: given
+      if (size(shape) < 1 .or. first < 0) then
+         call refused('shape is empty, or first is below 0', stat, errmsg)
+         return
+      end if
+      field_c = c_text(field)
+      offset = 0
+      offset(1) = first
+      turned_shape = shape(size(shape):1:-1)
+      given%struct_size = c_sizeof(given)
+      given%field = c_loc(field_c)
+      given%dtype = dtype
+      given%ndim = size(shape)
+      given%offset = c_loc(offset)
+      given%shape = c_loc(turned_shape)
+      given%data = address
+      call told(c_get_rows(step%handle, given), stat, errmsg)
    end subroutine
 
    ! Has finished with the step: its memory may be used again.

@@ -197,8 +197,9 @@ enum {
     FB_START_CURSOR = 2, /* where an earlier reader stopped */
     FB_START_LATEST = 3, /* the newest closed step that is still held */
     FB_START_RUN = 4,    /* the first step of a run: of the one that has begun none yet, else of the next */
-    FB_START_HELD = 5    /* the closed steps that are held now, and none that comes later: nothing is demanded for
+    FB_START_HELD = 5,   /* the closed steps that are held now, and none that comes later: nothing is demanded for
                           * it */
+    FB_START_RESUME = 6  /* where the last reader of this `name` has stopped */
 };
 
 /* Which of the steps that wait for it a consumer is given. */
@@ -412,6 +413,13 @@ int fb_array(fb_producer *producer, const fb_field *field);
  * have one count, else fb_put says FB_CONFLICT.  `fields_stride` is sizeof(fb_field) as you compiled it. */
 int fb_particles(fb_producer *producer, const char *species, const fb_field fields[], uint32_t fields_count,
                  uint32_t fields_stride);
+/* Declares that ranks say which part of space, of so many dimensions, they have: what particles alone do not tell.  It is a
+ * field like others, called "rank_bounds", offered at the steps that are multiples of `every`.  Between steps. */
+int fb_rank_bounds(fb_producer *producer, uint32_t ndim, uint32_t every);
+/* Says it for the open step: the lowest and the highest place of what is this rank's own, and of this and its ghosts (NULL: it
+ * has none). */
+int fb_put_rank_bounds(fb_producer *producer, uint32_t ndim, const double low[], const double high[], const double ghost_low[],
+                       const double ghost_high[]);
 /* Adds a buffer: bytes, of another length at each step and rank if need be.  It is put as a block of FB_U8 with
  * ndim 1 and without an offset, and read with fb_step_block.  `every` is as in fb_field. */
 int fb_buffer(fb_producer *producer, const char *name, uint32_t every);
@@ -591,10 +599,13 @@ typedef struct fb_consumer_options {
                               * is held; FB_START_HELD, those that are held now and none that comes later, so that
                               * nothing is demanded of the simulation; FB_START_RUN, the first step of a run: of
                               * the one that is there, if it has begun none yet, else of the next one, whatever ran
-                              * before; or a cursor: where an earlier reader of the stream stopped, in this process
-                              * or another, as fb_consumer_cursor tells. Steps that are held no longer are left
-                              * out, and counted as `missed` with the first one that comes, as far as the group
-                              * knows. FB_NOT_FOUND if the stream has had no such run */
+                              * before; FB_START_RESUME, where the last reader of this `name` has stopped, as the
+                              * group knows, with the next step that begins if there was none: what it had not
+                              * finished with when it died is given again; or a cursor: where an earlier reader of
+                              * the stream stopped, in this process or another, as fb_consumer_cursor tells. Steps
+                              * that are held no longer are left out, and counted as `missed` with the first one
+                              * that comes, as far as the group knows. FB_NOT_FOUND if the stream has had no such
+                              * run */
     uint64_t start_run;      /* with FB_START_CURSOR: the run that fb_consumer_cursor told, from 1 */
     uint64_t start_step;     /* with FB_START_CURSOR: the step that it told */
     uint64_t pin_bytes;      /* bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the
@@ -784,6 +795,18 @@ int fb_step_mine(fb_step *step, const char *field, uint64_t index, fb_view *view
  * lie (`every` may be NULL), in each dimension; ndim numbers are written to each.  FB_INVALID where something else is assigned,
  * or if the field has no global shape.  Moves no data. */
 int fb_step_mine_region(const fb_step *step, const char *field, uint64_t offset[], uint64_t shape[], uint64_t every[]);
+/* Where a block lies in space, with or without its ghosts: view->ndim numbers each, by the field's spacing, origin and, above
+ * level 0, refinement; FB_INVALID if the producer did not say these.  A cell reaches half the spacing to each side. */
+int fb_view_bounds(const fb_step *step, const char *field, const fb_view *view, int ghosts, double low[], double high[]);
+/* Which part of space a rank of the simulation said that it has (fb_put_rank_bounds): ndim numbers each; any of them may be
+ * NULL.  FB_NOT_FOUND if it did not say so, FB_NOT_COVERED if the contract does not name "rank_bounds". */
+int fb_step_rank_bounds(const fb_step *step, uint32_t rank, uint32_t ndim, double low[], double high[], double ghost_low[],
+                        double ghost_high[]);
+/* The rows of a field without a global shape: elements of its first dimension, counted from 0 over all blocks in the order of
+ * ranks and of numbers, without ghosts; of a particle species these are its particles.  fb_get_rows copies shape[0] of them
+ * behind the first offset[0]; the other extents are those of a row, from 0 on.  Only what is read is fetched. */
+int fb_step_row_count(const fb_step *step, const char *field, uint64_t *count);
+int fb_get_rows(fb_step *step, const fb_selection *selection);
 /* Has finished with the step and frees its handle: its memory may be used again. NULL is allowed. */
 int fb_step_release(fb_step *step);
 /* Where another reader goes on (FB_START_CURSOR): the run, and the step after the last one that came.  Before the first

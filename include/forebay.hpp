@@ -243,10 +243,12 @@ struct ConsumerOptions {
     // With which step to begin: FB_START_NEXT, the next step that begins; FB_START_OLDEST, the oldest that the stream
     // keeps; FB_START_LATEST, the newest that is held; FB_START_HELD, those that are held now and none that comes
     // later, so that nothing is demanded of the simulation; FB_START_RUN, the first step of a run: of the one that is
-    // there, if it has begun none yet, else of the next one, whatever ran before; or a cursor: where an earlier
-    // reader of the stream stopped, in this process or another, as fb_consumer_cursor tells. Steps that are held no
-    // longer are left out, and counted as `missed` with the first one that comes, as far as the group knows.
-    // FB_NOT_FOUND if the stream has had no such run.
+    // there, if it has begun none yet, else of the next one, whatever ran before; FB_START_RESUME, where the last
+    // reader of this `name` has stopped, as the group knows, with the next step that begins if there was none: what
+    // it had not finished with when it died is given again; or a cursor: where an earlier reader of the stream
+    // stopped, in this process or another, as fb_consumer_cursor tells. Steps that are held no longer are left out,
+    // and counted as `missed` with the first one that comes, as far as the group knows. FB_NOT_FOUND if the stream
+    // has had no such run.
     std::int32_t start = FB_START_NEXT;
     Cursor cursor = {};
     // Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of further steps are
@@ -320,6 +322,11 @@ using Attribute =
 struct Selection {
     Extents offset, shape;
     Extents every = {}; // every so many elements; empty: 1
+};
+
+// A box in space: the lowest and the highest place in each dimension.
+struct Bounds {
+    std::vector<double> low, high;
 };
 
 // A dense row-major array of one's own.
@@ -695,6 +702,16 @@ namespace detail {
 // What can be done in a step that is open; `Self::get_producer()` is the rank.
 template <class Self> class Puts {
 public:
+    // Says which part of space this rank has at the step that is open: where what is its own lies, and this with its ghosts
+    // (empty: it has none).
+    void put_rank_bounds(const Bounds &own, const Bounds &with_ghosts = {}) {
+        const std::size_t ndim = own.low.size();
+        detail::same_length("high", own.high.size(), ndim);
+        detail::same_length("ghosts' low", with_ghosts.low.size(), ndim);
+        detail::same_length("ghosts' high", with_ghosts.high.size(), ndim);
+        check(fb_put_rank_bounds(rank(), static_cast<std::uint32_t>(ndim), own.low.data(), detail::or_null(own.high),
+                                 detail::or_null(with_ghosts.low), detail::or_null(with_ghosts.high)));
+    }
     // Whether something wants the field at the step that is open.  Never waits.
     bool demanded(const std::string &field) const {
         int demanded = 0;
@@ -792,6 +809,9 @@ public:
         }
         check(fb_particles(rank(), species.c_str(), fields.data(), static_cast<std::uint32_t>(fields.size()), sizeof(fb_field)));
     }
+    // Declares that ranks say which part of space, of so many dimensions, they have: put_rank_bounds.  It is a field like others,
+    // called "rank_bounds".
+    void rank_bounds(std::uint32_t ndim, std::uint32_t every = 1) { check(fb_rank_bounds(rank(), ndim, every)); }
     // Adds a buffer: bytes, put as an unplaced block of std::uint8_t.
     void buffer(const std::string &name, std::uint32_t every = 1) { check(fb_buffer(rank(), name.c_str(), every)); }
 
@@ -1094,6 +1114,45 @@ public:
         fb_stats found = FB_STATS_INIT;
         check(fb_step_stats(get(), field.c_str(), &found));
         return {found.min, found.max, found.sum, found.variance, found.count, found.nan, found.min_bits, found.max_bits};
+    }
+
+    // How many rows a field without a global shape has: elements of its first dimension in all blocks, without ghosts.
+    std::uint64_t row_count(const std::string &field) const {
+        std::uint64_t count = 0;
+        check(fb_step_row_count(get(), field.c_str(), &count));
+        return count;
+    }
+    // Copies so many rows of it from `first` on, counted over all blocks in the order of ranks and numbers; `components` is how
+    // many elements a row has, and 0 for a field of one dimension.
+    template <class T> Array<T> rows(const std::string &field, std::uint64_t first, std::uint64_t count, std::uint64_t components = 0) const {
+        const Extents shape = components == 0 ? Extents{count} : Extents{count, components};
+        Array<T> array = detail::new_array<T>(shape);
+        Selection selection{Extents(shape.size()), shape};
+        selection.offset[0] = first;
+        const fb_selection given = detail::selection(field, dtype_of<T>::value, selection, array.data(), {});
+        check(fb_get_rows(get(), &given));
+        return array;
+    }
+    // Where a block lies in space, with or without its ghosts: by the field's spacing, origin and refinement.
+    template <class T> Bounds bounds(const std::string &field, const View<T> &view, bool ghosts = false) const {
+        const std::size_t ndim = view.shape.size();
+        fb_view given = FB_VIEW_INIT;
+        given.ndim = static_cast<std::uint32_t>(ndim);
+        given.level = view.level;
+        std::copy(view.offset.begin(), view.offset.end(), given.offset);
+        std::copy(view.shape.begin(), view.shape.end(), given.shape);
+        std::copy(view.step.begin(), view.step.end(), given.step);
+        std::copy(view.ghost_low.begin(), view.ghost_low.end(), given.ghost_low);
+        std::copy(view.ghost_high.begin(), view.ghost_high.end(), given.ghost_high);
+        Bounds found{std::vector<double>(ndim), std::vector<double>(ndim)};
+        check(fb_view_bounds(get(), field.c_str(), &given, ghosts, found.low.data(), found.high.data()));
+        return found;
+    }
+    // Which part of space, of so many dimensions, a rank of the simulation has (put_rank_bounds); with its ghosts, if wanted.
+    Bounds rank_bounds(std::uint32_t rank, std::uint32_t ndim, bool ghosts = false) const {
+        Bounds own{std::vector<double>(ndim), std::vector<double>(ndim)}, outer = own;
+        check(fb_step_rank_bounds(get(), rank, ndim, own.low.data(), own.high.data(), outer.low.data(), outer.high.data()));
+        return ghosts ? outer : own;
     }
 
     // The blocks of a field, without a copy where the server is on this host.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 from support.arrays import reference
 from support.children import Child
+from support.cohorts import cohort
 from support.deaths import kill_servers
-from support.groups import BUDGET, steps_lacking_copies, stream_coordinated_by
+from support.groups import BUDGET, steps_lacking_copies, stream_coordinated_by, stream_status
 from support.sessions import consumer, producer, write_steps
 from support.waiting import wait_until
 
@@ -161,6 +163,104 @@ def test_what_is_gone_is_counted(two: forebay.LocalGroup) -> None:
             put(sim, 9, 10)
             step = again.next()
             assert (step.number, step.missed) == (9, 2)
+
+
+def test_a_named_reader_goes_on(two: forebay.LocalGroup, transport: str) -> None:
+    """Where the last one of its name has stopped, whether or not it still held a step."""
+    named: Any = {"name": "viewer", "start": "resume", "transport": transport}
+    with keeping(two, transport=transport) as sim:
+        with consumer(two, **named) as reader:
+            put(sim, 0, 4)
+            read(reader, 0, 2)
+        put(sim, 4, 6)
+        with consumer(two, name="other", start="resume") as other:
+            put(sim, 6, 7)
+            read(other, 6, 7)
+        with consumer(two, **named) as reader:
+            read(reader, 2, 4)
+            held = reader.next()
+            assert held.number == 4
+        with consumer(two, **named) as reader:
+            read(reader, 5, 7)
+            put(sim, 7, 8)
+            read(reader, 7, 8)
+        held.release()
+
+
+KILLED = """
+reader = consumer(sys.argv[1], name="viewer", start="resume", window=4)
+print("here", flush=True)
+for number in range(3):
+    step = reader.next()
+    assert step.number == number, step.number
+    if number < 2:
+        step.release()
+print("holds 2", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("coordinator_dies", [False, True])
+def test_what_a_killed_reader_held_is_read_again(own_place: Path, coordinator_dies: bool) -> None:
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
+        stream = stream_coordinated_by(group, 2)
+        with keeping(group, stream, replicas=2) as sim:
+            with contextlib.closing(
+                Child(KILLED.replace("sys.argv[1]", f"sys.argv[1], {stream!r}"), group.path)
+            ) as child:
+                child.expect("here")
+                put(sim, 0, 5)
+                child.expect("holds 2")
+                child.kill()
+                child.process.wait(20)
+            wait_until(lambda: not readers_of(group, stream))
+            if coordinator_dies:
+                wait_until(lambda: steps_lacking_copies(group) == 0)
+                kill_servers(group, 2)
+            with consumer(group, stream, name="viewer", start="resume") as reader:
+                read(reader, 2, 5)
+                put(sim, 5, 6)
+                read(reader, 5, 6)
+
+
+def readers_of(group: Any, stream: str) -> int:
+    told = stream_status(group, stream)
+    return 0 if told is None else told["attached"]
+
+
+def test_a_run_that_was_read_is_followed_by_the_next(two: forebay.LocalGroup) -> None:
+    named: Any = {"name": "viewer", "start": "resume"}
+    with keeping(two) as sim, consumer(two, **named) as reader:
+        put(sim, 0, 3)
+        read(reader, 0, 1)
+    with consumer(two, **named) as reader:
+        read(reader, 1, 3)
+        with pytest.raises(forebay.Ended):
+            reader.next()
+    with keeping(two) as sim:
+        put(sim, 0, 2)
+        with consumer(two, **named) as reader:
+            read(reader, 0, 2)
+            put(sim, 2, 3)
+            read(reader, 2, 3)
+
+
+def test_who_goes_on_has_a_name(two: forebay.LocalGroup) -> None:
+    with pytest.raises(forebay.Invalid, match="give it a `name`"):
+        consumer(two, start="resume")
+
+
+def test_a_parallel_reader_goes_on(two: forebay.LocalGroup) -> None:
+    with keeping(two) as sim:
+        for first in (0, 2):
+            with cohort(two, 2, name="pair", start="resume") as ranks:
+                put(sim, first, first + 2)
+                for rank in ranks:
+                    read(rank, first, first + 2)
+        put(sim, 4, 6)
+        with cohort(two, 2, name="pair", start="resume") as ranks:
+            for rank in ranks:
+                read(rank, 4, 6)
 
 
 def test_cursors_that_are_wrong(two: forebay.LocalGroup) -> None:

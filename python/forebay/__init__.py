@@ -17,7 +17,7 @@ Anywhere else, at any moment::
 """
 
 from forebay._admin import Admin, group_text
-from forebay._consumer import Block, Consumer, Field, Stats, Step
+from forebay._consumer import Block, Consumer, Field, RankBounds, Stats, Step
 from forebay._contract import every
 from forebay._errors import (
     # generated from interface/forebay.toml: error imports
@@ -80,6 +80,7 @@ __all__ = [
     "PipelineHandle",
     "PipelineRequest",
     "Producer",
+    "RankBounds",
     "Space",
     "SpaceArray",
     "Stats",

@@ -18,7 +18,7 @@ Durability = Literal["local", "replicated"]
 Placement = Literal["nearest", "by-block"]
 """Which server holds a block."""
 
-Start = Literal["next", "oldest", "latest", "run", "held"]
+Start = Literal["next", "oldest", "latest", "run", "held", "resume"]
 """With which step a consumer begins."""
 
 Take = Literal["all", "latest"]

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _assign, _choices, _coming, _contract, _forebay, _jobs, _options, _xarray
 from forebay._closing import close_after
-from forebay._errors import Ended, NotCovered, OutOfBounds, Timeout
+from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds, Timeout
 from forebay._given import Cursor
 
 
@@ -52,10 +52,12 @@ class Consumer:
         With which step to begin: `"next"`, the next step that begins; `"oldest"`, the oldest that the
         stream keeps; `"latest"`, the newest that is held; `"held"`, those that are held now and none that
         comes later, so that nothing is demanded of the simulation; `"run"`, the first step of a run: of the
-        one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
-        where an earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps
-        that are held no longer are left out, and counted as `missed` with the first one that comes, as far
-        as the group knows. `NotFound` if the stream has had no such run.
+        one that is there, if it has begun none yet, else of the next one, whatever ran before; `"resume"`,
+        where the last reader of this `name` has stopped, as the group knows, with the next step that begins
+        if there was none: what it had not finished with when it died is given again; or a cursor: where an
+        earlier reader of the stream stopped, in this process or another, as `cursor` tells. Steps that are
+        held no longer are left out, and counted as `missed` with the first one that comes, as far as the
+        group knows. `NotFound` if the stream has had no such run.
     pin_bytes:
         Bytes of earlier steps that arrays may keep in the servers' memory. Beyond that the blocks of
         further steps are copied, so that a reader that collects arrays cannot fill the servers. The arrays
@@ -366,6 +368,50 @@ class Step:
         """
         return _xarray.of_step(self, fields)
 
+    @property
+    def rank_bounds(self) -> dict[int, RankBounds]:
+        """Which part of space each rank has that said so (`put_rank_bounds`).
+
+        `NotCovered` if none did, or the reader's contract does not name `rank_bounds`. Copies a few numbers of each rank.
+        """
+        return {rank: RankBounds(*own, *outer) for rank, own, outer in self._core.rank_bounds()}
+
+    def particle_rows(self, species: str, rows: slice) -> dict[str, NDArray[Any]]:
+        """Some particles of a species: arrays of each field, by name.
+
+        `rows` is a slice of all particles in the order of ranks, as `particles` gives them, without ghosts: half-open, negative
+        from the end, cut to what there is, as in NumPy; without a stride. Copies, and fetches nothing else.
+        """
+        given: object = rows
+        if not isinstance(given, slice) or rows.step not in (None, 1):
+            raise Invalid(f"species '{species}': rows={given!r}: use a slice without a stride")
+        found = {}
+        for name in self._fields_of(species):
+            field = self[name]
+            first, last, _ = rows.indices(self._core.row_count(name))
+            shape = (max(0, last - first), *self._core.element_shape(name))
+            array = _arrays.room(list(shape), field.dtype)
+            self._core.read_rows(name, first, _arrays.exposed(array), field._kind)
+            found[name.removeprefix(f"{species}/")] = array
+        return found
+
+    def particle_ghosts(self, species: str) -> NDArray[np.bool_]:
+        """Which of the particles that `particles(species, ghosts=True)` gives are ghosts. Copies nothing of them."""
+        blocks = self[self._fields_of(species)[0]].blocks()
+        marks = [np.zeros(0, np.bool_)]
+        for block in sorted(blocks, key=lambda block: (block.rank, block.number)):
+            mark = np.ones(len(block.data), np.bool_)
+            mark[block.ghost_low[0] : block.ghost_low[0] + block.shape[0]] = False
+            marks.append(mark)
+        return np.concatenate(marks)
+
+    def _fields_of(self, species: str) -> list[str]:
+        prefix = f"{species}/"
+        names = [name for name in self.fields if name.startswith(prefix)]
+        if not names:
+            self[prefix]  # raises, and names the fields that there are
+        return names
+
     def particles(self, species: str, *, ghosts: bool = False) -> dict[str, NDArray[Any]]:
         """The fields of a particle species, by name: read-only arrays, one after another in the order of ranks.
 
@@ -373,10 +419,7 @@ class Step:
         Copies, unless a single block holds all. In a pipeline only those held by the worker's own server.
         Fields of which nothing was put at this step are left out; `NotCovered` if one lacks particles that another one has.
         """
-        prefix = f"{species}/"
-        names = [name for name in self.fields if name.startswith(prefix)]
-        if not names:
-            self[prefix]  # raises, and names the fields that there are
+        prefix, names = f"{species}/", self._fields_of(species)
         found = {}
         for name in names:
             blocks = sorted(self[name].blocks(), key=lambda block: (block.rank, block.number))
@@ -407,6 +450,17 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"
+
+
+class RankBounds(NamedTuple):
+    """Which part of space a rank of the simulation has."""
+
+    low: list[float]
+    high: list[float]
+    """The lowest and the highest place of what is its own, in each dimension."""
+    ghost_low: list[float]
+    ghost_high: list[float]
+    """The same with its ghosts."""
 
 
 class Stats(NamedTuple):
@@ -596,6 +650,20 @@ class Field:
         In a pipeline only those held by the worker's own server, unless `all_servers`.
         """
         return [self._block(told, buffer) for told, buffer in self._core.blocks(self.name, all_servers)]
+
+    def bounds(self, block: Block, *, ghosts: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Where a block lies in space: the lowest and the highest place in each dimension; of its ghosts, too, if wanted.
+
+        By the field's spacing, origin and, above level 0, refinement: `Invalid` if the producer did not say these. A cell
+        reaches half the spacing to each side of its place; a vertex is where it is. Moves no data.
+        """
+        if block.offset is None:
+            raise Invalid(f"field '{self.name}': a block without a place in a global array has none in space")
+        none = [0] * len(block.shape)
+        widths = (list(block.ghost_low), list(block.ghost_high)) if ghosts else (none, none)
+        box = (list(block.offset), list(block.shape), list(block.step))
+        low, high = self._core.bounds(self.name, *box, block.level, *widths)
+        return tuple(low), tuple(high)
 
     @property
     def mine_region(self) -> tuple[slice, ...]:

@@ -282,6 +282,14 @@ class Producer:
         self._core.particles(species, told, _every(every))
         self._offers.update({f"{species}/{name}": offer for name, offer in given.items()})
 
+    def rank_bounds(self, ndim: int, *, every: int = 1) -> None:
+        """Declares that ranks say which part of space, of so many dimensions, they have: what particles alone do not tell.
+
+        A rank says it with `step.put_rank_bounds(low, high)`, and readers see `step.rank_bounds`. It is a field like others, called
+        `rank_bounds`: a contract names it. Waits for an answer.
+        """
+        self._core.rank_bounds(_arrays.integer(ndim, "ndim"), _every(every))
+
     def buffer(self, name: str, *, every: int = 1) -> None:
         """Adds a buffer: bytes, of another length at each step and rank if need be. Waits for an answer.
 
@@ -400,6 +408,27 @@ class OpenStep:
         """
         kind, values, is_list = _attrs.as_values(key, value)
         self._core.step_attr(key, kind, values, is_list)
+
+    def put_rank_bounds(
+        self,
+        low: Sequence[float],
+        high: Sequence[float],
+        *,
+        ghost_low: Sequence[float] | None = None,
+        ghost_high: Sequence[float] | None = None,
+    ) -> bool:
+        """Says which part of space this rank has: the lowest and the highest place of what is its own, and of this and its ghosts.
+
+        Whether somebody needs it is returned, as by `put`. `Invalid` where the numbers are in no order.
+        """
+        if not self._open:
+            raise StepOrder(f"step {self.number} is not open: use it in `with`")
+        own = ([float(place) for place in low], [float(place) for place in high])
+        outer = (
+            own[0] if ghost_low is None else [float(place) for place in ghost_low],
+            own[1] if ghost_high is None else [float(place) for place in ghost_high],
+        )
+        return self._core.put_rank_bounds(own, outer)
 
     def _end(self) -> None:
         self._finish()

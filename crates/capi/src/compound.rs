@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "what is needed is a list of C's structs")]
 
 use crate::abi::{
-    FB_START_CURSOR, FB_START_HELD, FB_START_LATEST, FB_START_NEXT, FB_START_OLDEST, FB_START_RUN,
-    fb_consumer_options, fb_need, fb_producer_options,
+    FB_START_CURSOR, FB_START_HELD, FB_START_LATEST, FB_START_NEXT, FB_START_OLDEST, FB_START_RESUME,
+    FB_START_RUN, fb_consumer_options, fb_need, fb_producer_options,
 };
 use crate::arguments;
 pub(crate) use crate::placement::placement;
@@ -31,13 +31,14 @@ pub(crate) fn start(given: &fb_consumer_options) -> Result<Start> {
         FB_START_LATEST => Ok(Start::Latest),
         FB_START_RUN => Ok(Start::Run),
         FB_START_HELD => Ok(Start::HELD),
+        FB_START_RESUME => Ok(Start::Resume),
         FB_START_CURSOR if given.start_run == 0 => {
             Err(Error::invalid("options->start_run is 0: runs are counted from 1"))
         }
         FB_START_CURSOR => Ok(Start::Cursor(given.start_run, given.start_step)),
         other => Err(Error::invalid(format!(
             "options->start is {other}: use FB_START_NEXT (0), FB_START_OLDEST (1), FB_START_CURSOR (2), FB_START_LATEST (3), \
-             FB_START_RUN (4) or FB_START_HELD (5)"
+             FB_START_RUN (4), FB_START_HELD (5) or FB_START_RESUME (6)"
         ))),
     }
 }

@@ -14,10 +14,10 @@ use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::MAX_NDIM;
 use forebay_client::core::stats::{Stats, Value};
 use forebay_client::store::stats::write_value;
-use forebay_client::{BlockBytes, Choice, Consumer, Error, Records, Result, Step};
-use std::collections::HashMap;
+use forebay_client::{BlockBytes, BlockList, Choice, Consumer, Error, RankBounds, Result, Step};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_char, c_int};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A reader of a stream.
 pub(crate) type fb_consumer = Handle<Consumer>;
@@ -39,8 +39,12 @@ pub(crate) struct StepInner {
     views: OfBlocks<BlockBytes>,
     /// The bounds of tiles that it showed.
     tiles: OfBlocks<Box<[u64]>>,
+    /// The blocks of fields that were asked for.
+    lists: Mutex<Vec<(String, Whose, Arc<BlockList>)>>,
     /// What the fields are called, as C has text, once it was asked for.
     pub(crate) texts: OnceLock<Vec<FieldTexts>>,
+    /// Which part of space each rank has, once that was asked for.
+    bounds: OnceLock<BTreeMap<u32, RankBounds>>,
     /// The attributes as C has them, once they were asked for.
     pub(crate) attributes: OnceLock<AttrTable>,
     pub(crate) step: Step,
@@ -175,8 +179,8 @@ pub(crate) unsafe extern "C" fn fb_step_block_count(
     call("fb_step_block_count", || {
         // SAFETY: the header's terms.
         unsafe {
-            let records = Handle::get(step, "step")?.records(arguments::text(field, "field")?, Whose::All)?;
-            arguments::place(count, "count")?.write(records.len() as u64);
+            let list = Handle::get(step, "step")?.list(arguments::text(field, "field")?, Whose::All)?;
+            arguments::place(count, "count")?.write(list.count() as u64);
         }
         Ok(())
     })
@@ -192,9 +196,8 @@ pub(crate) unsafe extern "C" fn fb_step_mine_count(
     call("fb_step_mine_count", || {
         // SAFETY: the header's terms.
         unsafe {
-            let records =
-                Handle::get(step, "step")?.records(arguments::text(field, "field")?, Whose::Mine)?;
-            arguments::place(count, "count")?.write(records.len() as u64);
+            let list = Handle::get(step, "step")?.list(arguments::text(field, "field")?, Whose::Mine)?;
+            arguments::place(count, "count")?.write(list.count() as u64);
         }
         Ok(())
     })
@@ -266,27 +269,39 @@ pub(crate) unsafe extern "C" fn fb_step_block(
 impl StepInner {
     /// Of a step that is not looked at yet.
     pub(crate) fn new(step: Step) -> StepInner {
-        let (texts, attributes) = (OnceLock::new(), OnceLock::new());
-        let (views, tiles) = (Mutex::default(), Mutex::default());
-        StepInner { views, tiles, texts, attributes, step }
+        let (texts, attributes, bounds) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (views, tiles, lists) = (Mutex::default(), Mutex::default(), Mutex::default());
+        StepInner { views, tiles, lists, texts, bounds, attributes, step }
     }
 
-    fn records(&self, name: &str, whose: Whose) -> Result<Records<'_>> {
-        match whose {
-            Whose::All => self.step.records(name),
-            Whose::Mine => self.step.mine_records(name),
+    /// Which part of space each rank has: read once.
+    pub(crate) fn rank_bounds(&self) -> Result<&BTreeMap<u32, RankBounds>> {
+        if self.bounds.get().is_none() {
+            let _ = self.bounds.set(self.step.rank_bounds()?);
         }
+        Ok(self.bounds.get_or_init(BTreeMap::new))
+    }
+
+    /// A field's blocks: found once.
+    fn list(&self, name: &str, whose: Whose) -> Result<Arc<BlockList>> {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., list)) = lists.iter().find(|(field, of, _)| field == name && *of == whose) {
+            return Ok(list.clone());
+        }
+        let list = Arc::new(match whose {
+            Whose::All => self.step.block_list(name)?,
+            Whose::Mine => self.step.mine_list(name)?,
+        });
+        lists.push((name.to_owned(), whose, list.clone()));
+        Ok(list)
     }
 
     fn view(&self, name: &str, index: u64, whose: Whose) -> Result<fb_view> {
         let field = self.step.field(name)?;
-        let records = self.records(name, whose)?;
+        let list = self.list(name, whose)?;
         // Past the last block on any machine.
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let record = records.get(index).ok_or_else(|| {
-            let count = records.len();
-            Error::not_found(format!("field '{name}' has no block {index}: it has {count}, counted from 0"))
-        })?;
+        let record = list.record(index)?;
         let extent = &record.extent;
         let mut view = fb_view {
             number: record.key.number,
@@ -316,7 +331,7 @@ impl StepInner {
             }
         }
         if view.bytes > 0 {
-            view.data = self.bytes((name, index, whose))?.cast();
+            view.data = self.bytes((name, index, whose), &list)?.cast();
         }
         Ok(view)
     }
@@ -336,17 +351,13 @@ impl StepInner {
     }
 
     /// The address of a block's bytes, which stays valid until the step is released.
-    fn bytes(&self, (name, index, whose): (&str, usize, Whose)) -> Result<*const u8> {
+    fn bytes(&self, (name, index, whose): (&str, usize, Whose), list: &BlockList) -> Result<*const u8> {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (name.to_owned(), index, whose);
         if let Some(bytes) = views.get(&place) {
             return Ok(bytes.as_raw()?.0);
         }
-        let block = match whose {
-            Whose::All => self.step.block(name, index)?,
-            Whose::Mine => self.step.mine_block(name, index)?,
-        };
-        let bytes = block.bytes;
+        let bytes = self.step.show(list, index)?.bytes;
         let (address, _) = bytes.as_raw()?;
         views.insert(place, bytes);
         Ok(address)

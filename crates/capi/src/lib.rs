@@ -6,7 +6,7 @@
 //! - `arguments`: reading what a caller passes, suspiciously;
 //! - `options`, `compound`: how handles are opened;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `attributes`, `pipeline`, `consumer`, `fields`, `stream`, `space`, `admin`, `general`: the functions;
+//! - `producer`, `attributes`, `pipeline`, `consumer`, `fields`, `rows`, `stream`, `space`, `admin`, `general`: the functions;
 //! - `command`: running the command `forebay`, for what only that can do.
 
 mod abi;
@@ -26,5 +26,6 @@ mod options;
 mod pipeline;
 mod placement;
 mod producer;
+mod rows;
 mod space;
 mod stream;

@@ -51,6 +51,11 @@ impl Inner {
         }
     }
 
+    /// A field was declared, of this type.
+    pub(crate) fn note_declared(&self, name: &str, dtype: Dtype) {
+        self.state().dtypes.insert(name.to_owned(), dtype);
+    }
+
     fn state(&self) -> MutexGuard<'_, HandleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -55,6 +55,62 @@ CASE(what_they_are) {
     OK(fb_consumer_close(consumer));
 }
 
+CASE(where_things_lie) {
+    fb_consumer *consumer = open_consumer(stream);
+    fb_producer *producer = open_producer(stream);
+    const double spacing[3] = {0.5, 1, 2}, origin[3] = {0, 0, 1}, low[2] = {0, -1}, high[2] = {1, 1}, outer[2] = {-0.5, -2};
+    fb_field field = a_field("U", FB_F64, 3, GLOBAL), x = FB_FIELD_INIT;
+    field.spacing = spacing;
+    field.origin = origin;
+    OK(fb_array(producer, &field));
+    x.name = "x";
+    x.dtype = FB_F64;
+    x.ndim = 2;
+    OK(fb_particles(producer, "ions", &x, 1, sizeof x));
+    OK(fb_rank_bounds(producer, 2, 1));
+    FAILS(FB_OUT_OF_BOUNDS, "ndim", "9", fb_rank_bounds(producer, 9, 1));
+    OK(fb_producer_begin(producer, 0, 0));
+    const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+    OK(fb_put(producer, &block));
+    const double rows[6][2] = {{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}};
+    const uint64_t four[2] = {4, 2}, ghosts[2] = {1, 0};
+    fb_block ions = a_block("ions/x", FB_F64, 2, NULL, four, rows);
+    ions.ghost_low = ions.ghost_high = ghosts;
+    OK(fb_put(producer, &ions));
+    FAILS(FB_INVALID, "in dimension 0", "from 1 to 0", fb_put_rank_bounds(producer, 2, high, low, NULL, NULL));
+    FAILS(FB_INVALID, "low", "NULL", fb_put_rank_bounds(producer, 2, NULL, high, NULL, NULL));
+    OK(fb_put_rank_bounds(producer, 2, low, high, outer, NULL));
+    OK(fb_producer_end(producer));
+    fb_step *step = next_step(consumer, 0);
+    fb_view view = FB_VIEW_INIT;
+    double from[3], to[3], outer_from[2], outer_to[2];
+    OK(fb_step_block(step, "U", 0, &view));
+    OK(fb_view_bounds(step, "U", &view, 0, from, to));
+    CHECK(from[0] == -0.25 && from[2] == 0 && to[0] == -0.25 + 0.5 * NZ && to[2] == 2 * NX);
+    OK(fb_step_rank_bounds(step, 0, 2, from, to, outer_from, outer_to));
+    CHECK(from[1] == -1 && to[1] == 1 && outer_from[0] == -0.5 && outer_to[0] == 1);
+    OK(fb_step_rank_bounds(step, 0, 2, NULL, to, NULL, NULL));
+    FAILS(FB_NOT_FOUND, "rank 7", "at step 0", fb_step_rank_bounds(step, 7, 2, from, to, NULL, NULL));
+    FAILS(FB_OUT_OF_BOUNDS, "ndim is 3", "2 dimensions", fb_step_rank_bounds(step, 0, 3, from, to, NULL, NULL));
+    uint64_t count = 0;
+    OK(fb_step_row_count(step, "ions/x", &count));
+    CHECK(count == 4);
+    double some[2][2];
+    const uint64_t first[2] = {1, 0}, two[2] = {2, 2}, inner[2] = {0, 1}, many[2] = {4, 2};
+    fb_selection selection = a_selection("ions/x", FB_F64, 2, first, two, some);
+    OK(fb_get_rows(step, &selection));
+    CHECK(some[0][0] == 4 && some[1][1] == 7);
+    selection.offset = inner;
+    FAILS(FB_OUT_OF_BOUNDS, "read whole", "", fb_get_rows(step, &selection));
+    selection.offset = first;
+    selection.shape = many;
+    FAILS(FB_OUT_OF_BOUNDS, "ions/x", "outside", fb_get_rows(step, &selection));
+    FAILS(FB_INVALID, "U", "global shape", fb_step_row_count(step, "U", &count));
+    OK(fb_step_release(step));
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+}
+
 CASE(where_a_reader_goes_on) {
     fb_producer_options writing = FB_PRODUCER_OPTIONS_INIT;
     fb_consumer_options reading = FB_CONSUMER_OPTIONS_INIT;
@@ -113,6 +169,7 @@ CASE(what_is_pinned) {
 int main(int argc, char **argv) {
     static const struct test_case cases[] = {
         {"what_they_are", what_they_are},
+        {"where_things_lie", where_things_lie},
         {"where_a_reader_goes_on", where_a_reader_goes_on},
         {"what_is_pinned", what_is_pinned},
         {NULL, NULL},

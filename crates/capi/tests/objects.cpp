@@ -457,6 +457,30 @@ static void looking(const std::string &stream) {
     CHECK(latest.get<double>("U").data()[1] == 1);
 }
 
+static void places(const std::string &stream) {
+    auto reader = consumer(stream);
+    auto sim = producer(stream);
+    forebay::FieldOptions about;
+    about.spacing = {0.5, 2};
+    sim.array<double>("U", {2, 3}, about);
+    sim.particles("ions", {{"x", dtype<double>, 2}});
+    sim.rank_bounds(2);
+    const double values[] = {0, 1, 2, 3, 4, 5};
+    auto open = sim.step(0);
+    open.put("U", values, {{0, 0}, {2, 3}});
+    open.put("ions/x", values, {{}, {3, 2}});
+    open.put_rank_bounds({{0, 0}, {1, 2}}, {{-1, 0}, {2, 2}});
+    open.end();
+    const auto step = reader.next();
+    const auto box = step->bounds("U", step->blocks<double>("U")[0]);
+    CHECK(box.low[0] == -0.25 && box.high[1] == 5);
+    CHECK(step->rank_bounds(0, 2).high[1] == 2 && step->rank_bounds(0, 2, true).low[0] == -1);
+    CHECK(step->row_count("ions/x") == 3);
+    const auto rows = step->rows<double>("ions/x", 1, 2, 2);
+    CHECK(rows(0, 0) == 2 && rows(1, 1) == 5);
+    FAILS(FB_OUT_OF_BOUNDS, "ions/x", step->rows<double>("ions/x", 2, 2, 2));
+}
+
 static void polling(const std::string &stream) {
     auto reader = consumer(stream);
     CHECK(!reader.poll() && !reader.ended());
@@ -516,7 +540,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"looking", looking}, {"polling", polling}, {"space", space}, {"ends", ends}, {"errors", errors}};
+        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"looking", looking}, {"polling", polling}, {"places", places}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

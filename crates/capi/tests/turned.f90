@@ -65,6 +65,8 @@ program turned
       call attributes
    case ('polling')
       call polling
+   case ('lying')
+      call lying
    case ('looking')
       call looking
    case ('particles')
@@ -692,6 +694,40 @@ contains
       call fb_step_release(step)
       call fb_consumer_cursor(viewer, run, next)
       call check(run == fb_producer_run(sim) .and. next == 4, 'where another reader goes on')
+      call fb_producer_close(sim)
+      call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine lying
+      type(fb_producer) :: sim
+      type(fb_consumer) :: viewer
+      type(fb_step) :: step
+      type(fb_view) :: view
+      real(real64), target :: x(2, 3), some(2, 2)
+      real(real64) :: low(2), high(2), outer(2)
+      real(real64), allocatable :: from(:), to(:)
+      call open_both(sim, viewer)
+      call fb_array(sim, 'U', FB_F64, shape=[3, 2], spacing=[2.0_real64, 0.5_real64])
+      call fb_particles(sim, 'ions', ['x'], [FB_F64], ndims=[2])
+      call fb_rank_bounds(sim, 2)
+      call fb_producer_begin(sim, 0)
+      x = reshape([real(real64) :: 0, 1, 2, 3, 4, 5], [2, 3])
+      call fb_put(sim, 'U', reshape(x, [3, 2]), offset=[0, 0])
+      call fb_put(sim, 'ions/x', x)
+      call fb_put_rank_bounds(sim, [0.0_real64, 0.0_real64], [1.0_real64, 2.0_real64], ghost_low=[-1.0_real64, 0.0_real64])
+      call fb_producer_end(sim)
+      call check(fb_consumer_next(viewer, step), 'there is a step')
+      call fb_step_block(step, 'U', 1_int64, view)
+      call fb_view_bounds(step, 'U', view, from, to)
+      call check(all(from == [-1.0_real64, -0.25_real64]) .and. all(to == [5.0_real64, 0.75_real64]), 'where a block lies')
+      call fb_step_rank_bounds(step, 0, low, high, ghost_low=outer)
+      call check(high(2) == 2 .and. low(1) == 0 .and. outer(1) == -1, 'where a rank is')
+      call check(fb_step_row_count(step, 'ions/x') == 3, 'how many rows there are')
+      call fb_get_rows_address(step, 'ions/x', FB_F64, c_loc(some), 1_int64, [2_int64, 2_int64])
+      call check(some(1, 1) == 2 .and. some(2, 2) == 5, 'rows')
+      call fb_get_rows_address(step, 'ions/x', FB_F64, c_loc(some), 2_int64, [2_int64, 2_int64], stat=stat, errmsg=text)
+      call fails(FB_OUT_OF_BOUNDS, 'outside')
+      call fb_step_release(step)
       call fb_producer_close(sim)
       call fb_consumer_close(viewer)
    end subroutine

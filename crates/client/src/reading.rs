@@ -8,10 +8,13 @@
 //! - [`block_lookup`], [`remote`], [`assemble`]: finding the blocks of a field, fetching parts of many, and filling a region from them;
 //! - [`seen`]: what of these blocks a reader's contract shows it;
 //! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it;
-//! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader.
+//! - [`rows`]: blocks without a place in a global array, one after another;
+//! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader;
+//! - [`block_list`]: blocks found once, and shown one by one.
 
 pub(crate) mod assemble;
 pub(crate) mod block_access;
+pub(crate) mod block_list;
 pub(crate) mod block_lookup;
 pub(crate) mod block_view;
 pub(crate) mod buffers;
@@ -20,6 +23,7 @@ mod mine;
 pub(crate) mod pins;
 pub(crate) mod readable_arena;
 pub(crate) mod remote;
+mod rows;
 pub(crate) mod seat;
 pub(crate) mod seen;
 pub(crate) mod server_pool;

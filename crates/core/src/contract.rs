@@ -2,6 +2,7 @@
 //!
 //! - [`sequence`]: which numbers a producer's steps have;
 //! - [`field`]: a field as it is offered;
+//! - [`bounds`]: where its blocks lie in space;
 //! - [`slices`]: a part of an array, as NumPy says it;
 //! - [`terms`]: what is needed of a field: at which steps, which part, of which type;
 //! - [`needs`]: what a consumer needs, and whether it is offered;
@@ -10,6 +11,7 @@
 //! How periods meet is Algorithm 1 of Mommessin et al., "Automatic data filtering for in situ workflows" (CLUSTER 2017): a
 //! consumer's period counts the producer's outputs, so that the absolute period is the product of both.
 
+mod bounds;
 mod field;
 mod needs;
 mod needs_by_step;
@@ -17,6 +19,7 @@ mod sequence;
 mod slices;
 mod terms;
 
+pub use bounds::Bounds;
 pub use field::{Association, FIELDS_MAX, Field};
 pub use needs::{Need, Needs};
 pub use needs_by_step::NeedsByStep;

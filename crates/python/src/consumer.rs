@@ -11,7 +11,7 @@ use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::stats::{Stats, Sum, Value};
-use forebay_client::{AttrValues, Choice, Holes, Selection, Share};
+use forebay_client::{AttrValues, Bounds, Choice, Holes, Selection, Share};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyDict, PyList, PyTuple};
@@ -126,6 +126,8 @@ fn describe_place<'py>(
     Ok(told)
 }
 
+/// The lowest and the highest places.
+type PyBounds = (Vec<f64>, Vec<f64>);
 type PyBlock<'py> = (Bound<'py, PyDict>, ReadBuffer);
 
 #[pymethods]
@@ -243,6 +245,49 @@ impl Step {
     /// The ranks that read, with their hosts, and which of them this one is.
     fn readers(&self) -> (Vec<(u32, String)>, u32) {
         self.step.readers()
+    }
+
+    fn row_count(&self, py: Python<'_>, name: &str) -> PyResult<u64> {
+        waiting(py, || self.step.row_count(name))
+    }
+
+    /// Fills an array of the caller's with rows.
+    fn read_rows(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        first: u64,
+        out: &Bound<'_, PyAny>,
+        dtype: &str,
+    ) -> PyResult<()> {
+        let mut array = Array::of(out, Dtype::parse(dtype).map_err(raise)?)?;
+        waiting(py, || self.step.read_rows(name, first, &mut array.target()?))
+    }
+
+    /// The bounds of all ranks that said so: of what is theirs, and with their ghosts.
+    fn rank_bounds(&self, py: Python<'_>) -> PyResult<Vec<(u32, PyBounds, PyBounds)>> {
+        let bounds = |Bounds { low, high }| (low, high);
+        let told = waiting(py, || self.step.rank_bounds())?.into_iter();
+        Ok(told.map(|(rank, told)| (rank, bounds(told.own), bounds(told.with_ghosts))).collect())
+    }
+
+    /// The box in space that elements of a field fill, with so many ghosts around them.
+    #[allow(clippy::too_many_arguments)]
+    fn bounds(
+        &self,
+        name: &str,
+        offset: Vec<u64>,
+        shape: Vec<u64>,
+        step: Vec<u64>,
+        level: u32,
+        ghost_low: Vec<u64>,
+        ghost_high: Vec<u64>,
+    ) -> PyResult<PyBounds> {
+        let elements = Selection { offset: dims(&offset), shape: dims(&shape), step: dims(&step) };
+        let field = self.step.field(name).map_err(raise)?;
+        let Bounds { low, high } =
+            field.bounds_of(&elements, level, (&ghost_low, &ghost_high)).map_err(raise)?;
+        Ok((low, high))
     }
 
     /// Fills an array of the caller's with the selected elements.

@@ -76,8 +76,9 @@ impl Start {
                 "latest" => Ok(steps::Start::Latest),
                 "run" => Ok(steps::Start::Run),
                 "held" => Ok(steps::Start::HELD),
+                "resume" => Ok(steps::Start::Resume),
                 _ => Err(raise(Error::invalid(format!(
-                    "start '{name}' is not known: use next, oldest, latest, run, held, or a reader's cursor"
+                    "start '{name}' is not known: use next, oldest, latest, run, held, resume, or a reader's cursor"
                 )))),
             },
         }

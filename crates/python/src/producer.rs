@@ -8,7 +8,7 @@ use forebay_client::core::block::Extent;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::region::Dims;
-use forebay_client::{Attr, AttrValues, Block, Choice};
+use forebay_client::{Attr, AttrValues, Block, Bounds, Choice, Outcome, RankBounds};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -100,6 +100,21 @@ impl Producer {
         });
         let fields = fields.collect::<forebay_client::Result<Vec<Field>>>().map_err(raise)?;
         waiting(py, || self.0.particles(species, fields))
+    }
+
+    fn rank_bounds(&self, py: Python<'_>, ndim: usize, every: u32) -> PyResult<()> {
+        waiting(py, || self.0.rank_bounds(ndim, every))
+    }
+
+    fn put_rank_bounds(
+        &self,
+        py: Python<'_>,
+        own: (Vec<f64>, Vec<f64>),
+        with_ghosts: (Vec<f64>, Vec<f64>),
+    ) -> PyResult<bool> {
+        let bounds = |(low, high)| Bounds { low, high };
+        let told = RankBounds { own: bounds(own), with_ghosts: bounds(with_ghosts) };
+        Ok(waiting(py, || self.0.put_rank_bounds(&told))? == Outcome::Staged)
     }
 
     fn buffer(&self, py: Python<'_>, name: &str, every: u32) -> PyResult<()> {

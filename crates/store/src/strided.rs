@@ -48,6 +48,8 @@ pub struct Target<'a> {
     strides: Strides,
     element: usize,
     dtype: Option<Dtype>,
+    /// Bytes of the array that it is a part of: what is filled piece by piece does not fit into the cache either.
+    of_bytes: u64,
     lives: PhantomData<&'a mut [u8]>,
 }
 
@@ -207,7 +209,9 @@ impl<'a> Source<'a> {
     unsafe fn copy_to_address(&self, target: *mut u8, stats: Option<&mut Accumulator>) {
         let dense = dense_strides(&self.shape, self.element);
         // SAFETY: both sides hold all elements of the shape, by the callers' checks.
-        unsafe { copy(target, &dense, self.data, &self.strides, &self.shape, self.element, stats) }
+        unsafe {
+            copy(target, &dense, self.data, &self.strides, &self.shape, self.element, self.bytes(), stats)
+        }
     }
 }
 
@@ -225,7 +229,8 @@ impl<'a> Target<'a> {
     ) -> Result<Target<'a>> {
         Region::whole(shape)?;
         let strides = strides_of(shape, strides, element)?;
-        Ok(Target { data, shape: shape.into(), strides, element, dtype: None, lives: PhantomData })
+        let of_bytes = shape.iter().product::<u64>().saturating_mul(element as u64);
+        Ok(Target { data, shape: shape.into(), strides, element, dtype: None, of_bytes, lives: PhantomData })
     }
 
     /// A dense array in a slice of exactly its size.
@@ -278,6 +283,7 @@ impl<'a> Target<'a> {
             strides: self.strides,
             element: self.element,
             dtype: self.dtype,
+            of_bytes: self.of_bytes,
             lives: PhantomData,
         })
     }
@@ -303,7 +309,7 @@ impl<'a> Target<'a> {
         let nowhere = [0; MAX_NDIM];
         // SAFETY: without strides the one element is read for each of the target's, which is ours.
         unsafe {
-            copy(self.data, &self.strides, element.as_ptr(), &nowhere, &self.shape, self.element, None);
+            copy(self.data, &self.strides, element.as_ptr(), &nowhere, &self.shape, self.element, 0, None);
         }
         Ok(())
     }
@@ -350,6 +356,7 @@ impl<'a> Target<'a> {
                 &strides,
                 &self.shape,
                 self.element,
+                self.of_bytes,
                 None,
             )
         };
@@ -392,11 +399,12 @@ impl<'a> Target<'a> {
 /// How much is copied before its statistics are computed: it must still be in the nearest cache.
 const CHUNK: usize = TILE_BYTES as usize;
 
-/// Copies all elements of a shape from one array to another.
+/// Copies all elements of a shape from one array to another, which is, or is a part of, one of so many bytes.
 ///
 /// # Safety
 /// All elements that the shape reaches by `from_strides` are readable, all by `to_strides` writable, and
 /// they do not overlap. With `stats`, the target is dense in its last dimension.
+#[allow(clippy::too_many_arguments)]
 unsafe fn copy(
     to: *mut u8,
     to_strides: &Strides,
@@ -404,6 +412,7 @@ unsafe fn copy(
     from_strides: &Strides,
     shape: &[u64],
     element: usize,
+    of_bytes: u64,
     mut stats: Option<&mut Accumulator>,
 ) {
     if shape.contains(&0) {
@@ -419,12 +428,11 @@ unsafe fn copy(
         if n == 0 { (element as i64, element as i64) } else { (plan.to[n - 1], plan.from[n - 1]) };
     let row_bytes = row as usize * element;
     let contiguous = to_step == element as i64 && from_step == element as i64;
-    let total = plan.shape.iter().product::<u64>().saturating_mul(element as u64);
     let streams = contiguous
         && stats.is_none()
         && outer > 0
         && row_bytes >= streaming::ROW_MIN
-        && total >= streaming::TOTAL_MIN;
+        && of_bytes >= streaming::TOTAL_MIN;
     let mut at: [u64; MAX_NDIM] = [0; MAX_NDIM];
     loop {
         let shift = |strides: &Strides| (0..outer).map(|d| at[d] as i64 * strides[d]).sum::<i64>() as isize;

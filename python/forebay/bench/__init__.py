@@ -14,6 +14,7 @@ BENCHES = (
     "latency",
     "step",
     "contracts",
+    "readers",
     "slowdown",
     "startup",
     "elastic",

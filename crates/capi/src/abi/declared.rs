@@ -43,6 +43,7 @@ numbers! {
     FB_START_LATEST = 3,
     FB_START_RUN = 4,
     FB_START_HELD = 5,
+    FB_START_RESUME = 6,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
     FB_ON_RANK_LOSS_FAIL = 0,

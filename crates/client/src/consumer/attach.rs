@@ -19,7 +19,7 @@ pub(super) fn next_if_none_came(
     from: Option<(RunNumber, StepNumber)>,
 ) -> Option<(RunNumber, StepNumber)> {
     match start {
-        Start::Oldest | Start::Latest | Start::Held(..) => None,
+        Start::Oldest | Start::Latest | Start::Held(..) | Start::Resume => None,
         Start::Cursor(run, step) => Some((run, step)),
         Start::Next | Start::Run | Start::Rejoin(..) => from,
     }

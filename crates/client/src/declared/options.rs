@@ -107,7 +107,9 @@ pub struct ConsumerOptions {
     /// With which step to begin: `Start::Next`, the next step that begins; `Start::Oldest`, the oldest that the
     /// stream keeps; `Start::Latest`, the newest that is held; `Start::Held`, those that are held now and none
     /// that comes later, so that nothing is demanded of the simulation; `Start::Run`, the first step of a run: of
-    /// the one that is there, if it has begun none yet, else of the next one, whatever ran before; or a cursor:
+    /// the one that is there, if it has begun none yet, else of the next one, whatever ran before;
+    /// `Start::Resume`, where the last reader of this `name` has stopped, as the group knows, with the next step
+    /// that begins if there was none: what it had not finished with when it died is given again; or a cursor:
     /// where an earlier reader of the stream stopped, in this process or another, as `Consumer::cursor` tells.
     /// Steps that are held no longer are left out, and counted as `missed` with the first one that comes, as far
     /// as the group knows. `ErrorKind::NotFound` if the stream has had no such run.

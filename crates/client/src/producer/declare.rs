@@ -2,6 +2,7 @@
 
 use crate::connection::rpc::lock;
 use crate::producer::rank::Producer;
+use crate::rank_bounds::field_of;
 use forebay_core::attr::Attr;
 use forebay_core::contract::Field;
 use forebay_core::dtype::Dtype;
@@ -63,6 +64,12 @@ impl Producer {
     /// an answer.
     pub fn buffer(&self, name: &str, every: u32) -> Result<()> {
         self.array(Field { every, ..Field::new(name, Dtype::U8, None, 1) })
+    }
+
+    /// Declares that ranks say which part of space of so many dimensions they have: [`Producer::put_rank_bounds`], at the steps that
+    /// are multiples of `every`. It is a field like others, called [`crate::RANK_BOUNDS`]. Waits for an answer.
+    pub fn rank_bounds(&self, ndim: usize, every: u32) -> Result<()> {
+        self.array(field_of(ndim, every)?)
     }
 
     /// Sets an attribute of the stream, or of a field that this rank has declared, for the rest of the run:

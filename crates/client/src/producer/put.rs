@@ -11,7 +11,8 @@ use crate::producer::state::{ProducerState, no_step};
 use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::producer::targets::location_in;
 use crate::put_target::PutTarget;
-use forebay_core::block::INLINE_MAX;
+use crate::rank_bounds::{RANK_BOUNDS, RankBounds};
+use forebay_core::block::{Extent, INLINE_MAX};
 use forebay_core::contract::Field;
 use forebay_core::demand::BlockDemand;
 use forebay_core::directory::check_block_fits;
@@ -36,6 +37,13 @@ impl Producer {
     /// As [`Producer::put`], of dense values in row-major order, ghosts included.
     pub fn put_values<T: Element>(&self, block: &Block<'_>, values: &[T]) -> Result<Outcome> {
         self.put(block, &Source::of(values, &block.extent.stored_shape())?)
+    }
+
+    /// Says which part of space this rank has at the open step. Otherwise as [`Producer::put`] of a few numbers.
+    pub fn put_rank_bounds(&self, bounds: &RankBounds) -> Result<Outcome> {
+        let values = bounds.to_values()?;
+        let extent = Extent::new(None, &[4, values.len() as u64 / 4], &[], &[])?;
+        self.put_values(&Block { field: RANK_BOUNDS, number: 0, level: 0, extent }, &values)
     }
 
     /// Checks a block, stages what is wanted of it in the way that is given, and keeps account of what became of it.

@@ -1,6 +1,5 @@
 //! The blocks of a step that are this rank's, of a parallel reader.
 
-use crate::reading::block_lookup::Records;
 use crate::reading::block_view::BlockView;
 use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, needed, seen_of, seen_within};
@@ -12,7 +11,6 @@ use forebay_core::selection::Selection;
 use forebay_core::steps::FieldReport;
 use forebay_core::{Error, Result};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 impl Step {
     /// The ranks that read this step, with their hosts, and which of them this reader is. Of one that is not parallel: none, and 0.
@@ -30,35 +28,12 @@ impl Step {
         Ok(records.iter().map(|record| hosts.of(record).map(str::to_owned)).collect())
     }
 
-    /// The records of those of a field's blocks that are this rank's, each cut to what the reader needs. Otherwise as
-    /// [`Step::records`].
-    pub fn mine_records(&self, name: &str) -> Result<Records<'_>> {
-        let (found, records) = self.found_records(name)?;
-        let element = found.field.dtype.size() as u64;
-        let mine = self.mine_of(found, &records);
-        Ok(Records::Asked(Arc::new(mine.iter().map(|block| block.as_record(element)).collect())))
-    }
-
     /// Views of those of a field's blocks that are this rank's, in the order of ranks and numbers, as the reader was opened to
     /// have them assigned (`assign`); of a reader that is not parallel all of them. Otherwise as [`Step::blocks`].
     pub fn mine(&self, name: &str) -> Result<Vec<BlockView>> {
         let hold = self.hold()?;
         let (found, records) = self.found_records(name)?;
         self.mine_of(found, &records).iter().map(|block| self.view(&found.field, block, &hold)).collect()
-    }
-
-    /// A view of one of this rank's blocks, by its place among them.
-    pub fn mine_block(&self, name: &str, index: usize) -> Result<BlockView> {
-        let hold = self.hold()?;
-        let (found, records) = self.found_records(name)?;
-        let mine = self.mine_of(found, &records);
-        let block = mine.get(index).ok_or_else(|| {
-            let count = mine.len();
-            Error::not_found(format!(
-                "of field '{name}' {count} blocks are this rank's, counted from 0: not {index}"
-            ))
-        })?;
-        self.view(&found.field, block, &hold)
     }
 
     /// The slab of a field that is this rank's, where slabs are assigned. `ErrorKind::Invalid` where something else is, or if the
@@ -88,7 +63,7 @@ impl Step {
     }
 
     /// Which of these blocks are this rank's, and what it sees of each.
-    fn mine_of<'a>(&self, found: &FieldReport, records: &'a [BlockRecord]) -> Vec<SeenBlock<'a>> {
+    pub(super) fn mine_of<'a>(&self, found: &FieldReport, records: &'a [BlockRecord]) -> Vec<SeenBlock<'a>> {
         let Some(seat) = self.seat.as_deref().filter(|seat| seat.assign != Assign::All) else {
             return in_order(seen_of(found, records));
         };

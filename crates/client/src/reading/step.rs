@@ -295,15 +295,20 @@ impl Step {
         let _hold = self.hold()?;
         let found = self.find_data(name)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
-        let (step, term) = (self.report.id.to_string(), self.report.term);
-        check_needed(&step, found, selection)?;
-        let from = assemble::BlockSource { pool: &self.held.pool, step, term };
+        let from = self.source();
+        check_needed(&from.step, found, selection)?;
         let read = assemble::read(&from, &found.field, &records, selection, holes, target);
         read.map_err(|error| self.explained(error))
     }
 
+    /// What its blocks are read from.
+    pub(super) fn source(&self) -> assemble::BlockSource<'_> {
+        let (step, term) = (self.report.id.to_string(), self.report.term);
+        assemble::BlockSource { pool: &self.held.pool, step, term }
+    }
+
     /// Says why something of a step was not put, where that is known.
-    fn explained(&self, mut error: Error) -> Error {
+    pub(super) fn explained(&self, mut error: Error) -> Error {
         if error.kind == ErrorKind::NotCovered && self.report.torn {
             error.text += " (the step is torn: a rank died in it, or left it out)";
         }

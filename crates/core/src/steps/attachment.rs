@@ -37,6 +37,8 @@ pub enum Start {
     Rejoin(RunNumber, StepNumber),
     /// The closed steps that are held now, from this one on, and none that comes later: nothing is demanded for it.
     Held(RunNumber, StepNumber),
+    /// Where the last reader of this name has stopped; the next step that begins if there was none.
+    Resume,
 }
 
 impl Start {
@@ -191,6 +193,8 @@ pub struct Attachment {
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
     /// Steps it was told of, has finished with, and still holds because arrays of them live.
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
+    /// Of a cohort: the first step with which a rank that died had not finished.
+    pub(super) unread: Option<(RunNumber, StepNumber)>,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// Those that it was told of with steps.
@@ -236,6 +240,7 @@ impl Attachment {
             oldest: false,
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
+            unread: None,
             missed: 0,
             missed_before: 0,
             last: None,
@@ -420,6 +425,25 @@ impl Attachment {
             true => (told_run, told) != (run, version) && (told, version) != (0, 0),
             false => version > 0,
         }
+    }
+
+    /// Where a reader of its name goes on: with the first step that it was told of and has not finished with, but for those that
+    /// it has looked at.
+    pub(super) fn goes_on_at(
+        &self,
+        looked_at: &[(RunNumber, StepNumber)],
+    ) -> Option<(RunNumber, StepNumber)> {
+        let unread = match &self.cohort {
+            None => self.delivered.iter().find(|step| !looked_at.contains(step)).copied(),
+            Some(cohort) => self.unread.into_iter().chain(cohort.first_unread()).min(),
+        };
+        let after = self.last.map(|(run, step)| (run, step.saturating_add(1)));
+        unread.or(after).or_else(|| self.from())
+    }
+
+    /// What its readers are called, if they have a name.
+    pub(super) fn name(&self) -> Option<&String> {
+        self.reader.as_ref()?.name.as_ref()
     }
 
     /// Whether nothing lives of the steps that it was told of, once it is closed.

@@ -1,6 +1,7 @@
 //! The coordinator of one stream.
 
 mod cohorts;
+mod cursors;
 mod demand;
 mod producers;
 mod readers;
@@ -43,6 +44,8 @@ pub struct StreamCoordinator {
     gatherings: BTreeMap<String, Gathering>,
     /// Cohorts that had gathered and could not attach, until each rank has heard why.
     refused_gatherings: Vec<Gathering>,
+    /// Where readers of these names have stopped, of those that are about to attach.
+    cursors: BTreeMap<String, (RunNumber, StepNumber)>,
     demand: Arc<Demand>,
     cut: CutCoordinator,
     survivors: Survivors,
@@ -123,6 +126,7 @@ impl StreamCoordinator {
             attachments: BTreeMap::new(),
             gatherings: BTreeMap::new(),
             refused_gatherings: Vec::new(),
+            cursors: BTreeMap::new(),
             demand: Arc::new(Demand::default()),
             cut: CutCoordinator::default(),
             survivors: Survivors::default(),

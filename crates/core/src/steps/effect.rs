@@ -28,6 +28,8 @@ pub enum Effect {
     Ended(AttachmentId, Box<RunEnd>),
     /// Tell every server of an attachment, or that its place need not be kept any more, in case that the coordinator dies.
     Attachment(AttachmentId, Option<Box<AttachmentRecord>>),
+    /// Tell every server where the next reader of this name goes on.
+    Cursor(String, (RunNumber, StepNumber)),
     /// The contract of a reader, or of a pipeline, meets none of the latest steps: what the log is to say.
     Unmatched(Option<Identity>, String),
     /// Tell an attachment that its contract cannot be met; it is gone.

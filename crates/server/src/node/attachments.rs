@@ -1,7 +1,7 @@
 //! What servers tell each other of the attachments of streams. (Design note 10.)
 
 use super::{Components, Node};
-use forebay_core::ids::{Epoch, ServerId};
+use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
 use forebay_wire::peer::streams;
 
@@ -35,8 +35,35 @@ impl Node {
                 })
             })
             .collect();
-        for message in messages {
+        let cursors: Vec<streams::Message> = state
+            .coordination
+            .all()
+            .flat_map(|(stream, _)| {
+                known.cursors(stream).map(|(name, (run, step))| streams::Message::CursorKept {
+                    stream: stream.clone(),
+                    name: name.clone(),
+                    run: *run,
+                    step: *step,
+                })
+            })
+            .collect();
+        for message in messages.into_iter().chain(cursors) {
             self.tell(state, server, message);
+        }
+    }
+
+    /// Tells all servers where the next reader of this name goes on in a stream that this one coordinates.
+    pub(crate) fn tell_of_cursor(
+        &self,
+        state: &mut Components,
+        stream: &str,
+        name: String,
+        (run, step): (RunNumber, StepNumber),
+    ) {
+        state.attachments.note_cursor(stream, name.clone(), (run, step));
+        for server in self.standing().view.members.iter().filter(|server| **server != self.id) {
+            let (stream, name) = (stream.to_owned(), name.clone());
+            self.tell(state, *server, streams::Message::CursorKept { stream, name, run, step });
         }
     }
 

@@ -36,6 +36,7 @@ impl Node {
                     }
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
+                Effect::Cursor(reader, cursor) => self.tell_of_cursor(state, stream, reader, cursor),
                 Effect::Unmatched(reader, text) => log_unmatched(stream, reader, &text),
                 Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
                     Some(Delivery::Consumer { outboxes }) => {

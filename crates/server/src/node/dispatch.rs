@@ -87,6 +87,9 @@ impl Node {
             M::AttachmentChanged { stream, id, record } => {
                 self.told_of_attachment(state, from, &stream, id, record);
             }
+            M::CursorKept { stream, name, run, step } => {
+                state.attachments.note_cursor(&stream, name, (run, step));
+            }
             M::TakeOverAttachment { epoch, stream, id, record } => {
                 self.inherit_attachment(state, from, epoch, stream, (id, *record));
             }

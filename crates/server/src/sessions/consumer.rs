@@ -8,7 +8,7 @@ use crate::node::{Components, Node};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{
-    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Situation, StreamCoordinator,
+    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Situation, Start, StreamCoordinator,
 };
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
@@ -60,6 +60,7 @@ impl RoleSession for Session {
     }
 
     async fn on_end(&mut self, dubious: bool) {
+        self.note_stops();
         let reads = self.client.shared_memory && self.stop_reading();
         self.client.until_memory_is_unused(reads || dubious).await;
         for attached in std::mem::take(&mut self.attachments) {
@@ -97,7 +98,7 @@ impl Session {
     /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
     /// steps that begin after that are for it. A rank of a cohort waits for the others before.
     async fn attach(&mut self, attach: Attach) -> Result<Reply> {
-        let stream = attach.stream.clone();
+        let (stream, name) = (attach.stream.clone(), attach.reader.name.clone());
         check_name("stream", &stream)?;
         attach.reader.check()?;
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
@@ -119,6 +120,12 @@ impl Session {
             let mut state = node.state.lock();
             let coordinator = node.coordinator(&mut state, &stream);
             let (from, hosts) = (coordinator.active_from(id), coordinator.hosts_of(id));
+            if let (Some(name), Some(from)) = (name, from)
+                && state.attachments.cursor(&stream, &name).is_none()
+            {
+                // Should this server and the reader die, the next one misses nothing.
+                node.tell_of_cursor(&mut state, &stream, name, from);
+            }
             return Ok(Reply::Attached { attachment: id, from, hosts });
         }
         self.attachments.retain(|known| known.id != id);
@@ -135,6 +142,7 @@ impl Session {
         let id = place_of(&node, &state, &attach);
         let attached = Attached { id, stream: stream.clone(), rank: None };
         state.attachments.add_rank(id, 0, self.client.outbox.clone());
+        learn_cursor(&node, &mut state, &attach);
         match node.coordinator(&mut state, &stream).attach(id, attachment_of(&node, attach), start) {
             Ok(effects) => {
                 self.attachments.push(attached.clone());
@@ -160,6 +168,7 @@ impl Session {
             let mut state = node.state.lock();
             let (comes_back, start) = (attach.back.is_some(), attach.start);
             let id = place_of(&node, &state, &attach);
+            learn_cursor(&node, &mut state, &attach);
             let coming = Coming { rank, token, attachment: attachment_of(&node, attach), start };
             let come = node.coordinator(&mut state, &stream).come(id, comes_back, coming);
             let (id, effects) = come.inspect_err(|_| node.forget_idle(&mut state, &stream))?;
@@ -279,7 +288,11 @@ impl Session {
     /// Its handle is closed: it wants nothing more, but arrays of these steps live on.
     fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) {
         self.tell_coordinator(id, |coordinator, rank| match rank {
-            None => coordinator.close(id, held),
+            None => {
+                let mut effects = coordinator.on_stop(id, held);
+                effects.extend(coordinator.close(id, held));
+                effects
+            }
             Some(rank) => coordinator.leave(id, rank, held, false),
         });
     }
@@ -296,6 +309,14 @@ impl Session {
         let effects = event(node.coordinator(&mut state, stream), *rank);
         node.apply(&mut state, stream, effects);
         node.drain(&mut state);
+    }
+
+    /// The reader is gone: the next of its name goes on with what it had not finished with.
+    fn note_stops(&self) {
+        let alone = self.attachments.iter().filter(|attached| attached.rank.is_none());
+        for Attached { id, .. } in alone {
+            self.tell_coordinator(*id, |coordinator, _| coordinator.on_stop(*id, &[]));
+        }
     }
 
     /// Tells the reader of no further steps; returns whether it may still look at some that it was told of.
@@ -320,6 +341,14 @@ impl Session {
         }
         node.drain(&mut state);
         reads
+    }
+}
+
+/// A reader goes on where the last one of its name has stopped: the stream's coordinator is told where that was.
+fn learn_cursor(node: &Node, state: &mut Components, attach: &Attach) {
+    let Some(name) = attach.reader.name.as_ref().filter(|_| attach.start == Start::Resume) else { return };
+    if let Some(cursor) = state.attachments.cursor(&attach.stream, name) {
+        node.coordinator(state, &attach.stream).learn_cursor(name, cursor);
     }
 }
 

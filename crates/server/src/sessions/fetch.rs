@@ -30,9 +30,15 @@ pub(super) fn payload_of_many(node: &Arc<Node>, fetches: Vec<Fetch>) -> Result<P
     let bytes = held.iter().map(|held| held.selection.bytes).sum();
     let mut sent = 0;
     let generator = Box::new(move |out: &mut Vec<u8>| {
-        let Some(next) = held.get(sent) else { return Ok(()) };
-        sent += 1;
-        next.append(out)
+        // Many small ones are sent together.
+        let full = out.len() + PIECE as usize;
+        while let Some(next) = held.get(sent)
+            && out.len() < full
+        {
+            sent += 1;
+            next.append(out)?;
+        }
+        Ok(())
     });
     Ok(Payload::Generated { generator, bytes })
 }

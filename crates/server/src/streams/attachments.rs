@@ -3,6 +3,7 @@
 //! come back. (Design note 10.)
 
 use forebay_cluster::environment::HashMap;
+use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
 use forebay_transport::asynchronous::Outbox;
 use std::collections::BTreeMap;
@@ -10,6 +11,11 @@ use std::sync::Arc;
 
 /// How many attachments of a stream are remembered. Of more, some may miss steps when the coordinator dies.
 const ATTACHMENTS_MAX: usize = 1 << 16;
+
+/// Of how many names of a stream's readers it is remembered where they have stopped; of more the furthest.
+const CURSORS_MAX: usize = 1024;
+/// Of how many streams.
+const STREAMS_WITH_CURSORS_MAX: usize = 4096;
 
 /// Where an attachment's steps go.
 #[derive(Debug, Clone)]
@@ -31,6 +37,8 @@ pub(crate) enum Delivery {
 pub(crate) struct Attachments {
     /// Those of streams that this server coordinates.
     deliveries: HashMap<AttachmentId, Delivery>,
+    /// Where readers of each stream have stopped, by their names.
+    cursors: BTreeMap<String, BTreeMap<String, (RunNumber, StepNumber)>>,
     /// What is known of each stream's, on whatever server.
     records: BTreeMap<String, BTreeMap<AttachmentId, AttachmentRecord>>,
 }
@@ -115,6 +123,30 @@ impl Attachments {
                 }
             }
             (None, None) => {}
+        }
+    }
+
+    /// Where the last reader of this name has stopped.
+    pub(crate) fn cursor(&self, stream: &str, name: &str) -> Option<(RunNumber, StepNumber)> {
+        self.cursors.get(stream)?.get(name).copied()
+    }
+
+    /// The same of all readers of a stream.
+    pub(crate) fn cursors(&self, stream: &str) -> impl Iterator<Item = (&String, &(RunNumber, StepNumber))> {
+        self.cursors.get(stream).into_iter().flatten()
+    }
+
+    /// The next reader of this name goes on there.
+    pub(crate) fn note_cursor(&mut self, stream: &str, name: String, cursor: (RunNumber, StepNumber)) {
+        if self.cursors.len() >= STREAMS_WITH_CURSORS_MAX && !self.cursors.contains_key(stream) {
+            return;
+        }
+        let known = self.cursors.entry(stream.to_owned()).or_default();
+        known.insert(name, cursor);
+        if known.len() > CURSORS_MAX
+            && let Some(least) = known.iter().min_by_key(|(_, cursor)| **cursor).map(|(name, _)| name.clone())
+        {
+            known.remove(&least);
         }
     }
 

@@ -283,6 +283,17 @@ pub enum Message {
         /// What is known of it, if its place is to be kept when the sender dies.
         record: Option<Box<AttachmentRecord>>,
     },
+    /// The sender coordinates a stream: the next reader of this name goes on there.
+    CursorKept {
+        /// The stream.
+        stream: String,
+        /// What the reader is called.
+        name: String,
+        /// The run.
+        run: RunNumber,
+        /// The step.
+        step: StepNumber,
+    },
     /// The sender has forgotten a stream that it coordinated.
     StreamForgotten {
         /// The stream.

@@ -40,7 +40,8 @@ def contact(name: str) -> str:
     return str(Path(tempfile.gettempdir()) / f"forebay-bench-{os.getuid()}-{name}")
 
 
-def _remove_contact(name: str) -> None:
+def remove_contact(name: str) -> None:
+    """Removes what a writer has left there."""
     Path(contact(name) + ".sst").unlink(missing_ok=True)
 
 
@@ -117,7 +118,7 @@ def _route(label: str, *, tuned: bool, env: dict[str, str] | None = None, settin
         in_place=False,
         view=False,
         settings=settings,
-        clean_up=_remove_contact,
+        clean_up=remove_contact,
     )
 
 

@@ -101,6 +101,11 @@ impl Cohort {
         held.map(|(step, _)| *step).collect()
     }
 
+    /// The first step with which some rank has not finished.
+    pub(in crate::steps) fn first_unread(&self) -> Option<(RunNumber, StepNumber)> {
+        self.reading.iter().find(|(_, ranks)| ranks.values().any(|pinned| !pinned)).map(|(step, _)| *step)
+    }
+
     /// The ranks that have not finished with a step.
     pub(in crate::steps) fn readers_of(&self, step: (RunNumber, StepNumber)) -> Vec<u32> {
         let ranks = self.reading.get(&step).into_iter().flatten();

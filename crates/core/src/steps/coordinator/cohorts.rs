@@ -198,10 +198,16 @@ impl StreamCoordinator {
         let Some(cohort) = &mut attachment.cohort else { return Vec::new() };
         let was_here = cohort.is_here(rank);
         let who = cohort.describe(rank);
+        // What a rank that died had not finished with is read again by the next readers of this name.
+        let unread = died.then(|| cohort.first_unread()).flatten();
         let finished = cohort.leave(rank, &kept.iter().copied().collect());
+        if was_here && !cohort.record.goes_on {
+            attachment.unread = attachment.unread.into_iter().chain(unread).min();
+        }
         let (is_empty, goes_on) = (cohort.is_empty(), cohort.record.goes_on);
         let held: Vec<_> = cohort.held().map(|(step, _)| step).collect();
-        let mut effects = Vec::new();
+        let ends = was_here && (is_empty || !goes_on);
+        let mut effects = if ends { self.on_stop(id, &[]) } else { Vec::new() };
         if is_empty && was_here {
             effects.extend(self.close(id, &held));
         } else if was_here && goes_on {

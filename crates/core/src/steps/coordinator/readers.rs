@@ -27,6 +27,7 @@ impl StreamCoordinator {
         start: Start,
     ) -> Result<Vec<Effect>> {
         attachment.needs.check()?;
+        let start = if start == Start::Resume { self.resumed(&attachment)? } else { start };
         // Of a run that is over it reads what is left, unless it waits for the next one.
         let waits = attachment.follow || start == Start::Run || self.attachments.contains_key(&id);
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() || !waits);
@@ -60,6 +61,8 @@ impl StreamCoordinator {
             }
             (Start::Latest, None) => (start, self.newest(&attachment)),
             (Start::Next | Start::Oldest | Start::Run, None) => (start, (0, 0)),
+            // It is one of the others by now.
+            (Start::Resume, _) => (Start::Next, (0, 0)),
         };
         // It may not have heard of its last change.
         if let Some(known) = known.as_ref().filter(|known| known.needs.is_newer_than(&attachment.needs)) {
@@ -127,8 +130,8 @@ impl StreamCoordinator {
         match start {
             Start::Run if run_is_over => attachment.first_run = self.last_run + 1,
             Start::Run => {}
-            Start::Next | Start::Oldest | Start::Latest => {
-                if start != Start::Next {
+            Start::Next | Start::Oldest | Start::Latest | Start::Resume => {
+                if !matches!(start, Start::Next | Start::Resume) {
                     self.enqueue_closed(attachment, first, stood_in, BTreeSet::new());
                 }
                 if run_is_over && !attachment.follow {

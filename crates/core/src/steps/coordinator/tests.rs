@@ -165,9 +165,9 @@ pub(super) fn step(stream: &mut StreamCoordinator, number: StepNumber) -> Vec<Ef
     stream.on_step_ended(1, 1, S1, ended(1, number))
 }
 
-/// All but what the servers are told of attachments.
+/// All but what the servers are told of attachments, and of where named ones stop.
 pub(super) fn without_records(mut effects: Vec<Effect>) -> Vec<Effect> {
-    effects.retain(|effect| !matches!(effect, Effect::Attachment(..)));
+    effects.retain(|effect| !matches!(effect, Effect::Attachment(..) | Effect::Cursor(..)));
     effects
 }
 
