@@ -180,8 +180,7 @@ def test_a_step_of_a_cancelled_wait_is_not_lost(two: forebay.LocalGroup, how: st
 WAITS = """
 with_one = forebay.Consumer("never", group=sys.argv[1], timeout=float("inf"))
 future = with_one.next_async()
-while not future.running():
-    time.sleep(0.001)
+wait_until(future.running)
 print("waits", flush=True)
 """
 

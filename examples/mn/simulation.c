@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A particle simulation on any number of ranks that hands over its stars step by step:
  *
- *     mpiexec -n 4 simulation [stars per rank] [steps]
+ *     mpiexec -n 4 simulation [stars per rank] [steps] [file]
+ *
+ * It ends before that once the file is there.
  *
  * It knows nothing of who reads them, or on how many ranks: readers come and go while it runs. */
 #include <stdio.h>
@@ -67,6 +69,18 @@ static void put_slab(fb_producer *producer, const struct slab *slab) {
     check(fb_put_rank_bounds(producer, 3, low, high, outer_low, outer_high), "rank_bounds");
 }
 
+/* Whether the file is there that ends the simulation: all ranks hear what the first one sees. */
+static int is_to_end(const char *path, const struct slab *slab) {
+    int end = 0;
+    if (path != NULL && slab->rank == 0) {
+        FILE *file = fopen(path, "r");
+        end = file != NULL;
+        if (file != NULL) fclose(file);
+    }
+    MPI_Bcast(&end, 1, MPI_INT, 0, slab->comm);
+    return end;
+}
+
 int main(int argc, char **argv) {
     struct slab slab;
     struct stars stars;
@@ -76,7 +90,7 @@ int main(int argc, char **argv) {
     slab_open(&slab, MPI_COMM_WORLD);
     stars_open(&stars, &slab, count);
     fb_producer *producer = open_stream(MPI_COMM_WORLD);
-    for (long step = 0; step < steps; step++) {
+    for (long step = 0; step < steps && !is_to_end(argc > 3 ? argv[3] : NULL, &slab); step++) {
         stars_move(&stars, dt);
         exchange_own(&stars, &slab);
         exchange_ghosts(&stars, &slab);

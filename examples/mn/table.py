@@ -66,16 +66,21 @@ def measure(programs: tuple[Path, Path], writers: int, readers: int, stars: int)
     """What the reader printed: its visits, and the steps of the last."""
     with forebay.local(servers=2) as group:
         reader = mpi(group, readers, programs[1], VISITS, STEPS_OF_A_VISIT)
-        simulation = mpi(group, writers, programs[0], stars, STEPS)
+        over = programs[0].with_name(f"over-{writers}-{readers}")
+        simulation = mpi(group, writers, programs[0], stars, STEPS, over)
         try:
             output = reader.communicate(timeout=300)[0]
-            ended = simulation.poll()
+            early = simulation.poll() is not None
+            over.touch()
+            simulation.communicate(timeout=60)
         finally:
             for process in (reader, simulation):
                 process.terminate()
                 process.communicate(timeout=30)
-    if reader.returncode or ended is not None:
-        raise SystemExit(f"{writers}:{readers}: reader {reader.returncode}, simulation {ended}")
+    if reader.returncode or simulation.returncode or early:
+        raise SystemExit(
+            f"{writers}:{readers}: reader {reader.returncode}, simulation {simulation.returncode}"
+        )
     return [json.loads(line) for line in output.splitlines()]
 
 
