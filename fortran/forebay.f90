@@ -108,6 +108,7 @@ module forebay
    integer, parameter, public :: FB_START_NEXT = 0, FB_START_OLDEST = 1, FB_START_CURSOR = 2, &
       FB_START_LATEST = 3, FB_START_RUN = 4, FB_START_HELD = 5, FB_START_RESUME = 6
    integer, parameter, public :: FB_TAKE_ALL = 0, FB_TAKE_LATEST = 1
+   integer, parameter, public :: FB_SHARE_NONE = 0, FB_SHARE_ON_DEMAND = 1, FB_SHARE_ROUND_ROBIN = 2
    integer, parameter, public :: FB_ON_RANK_LOSS_FAIL = 0, FB_ON_RANK_LOSS_GO_ON = 1
    integer, parameter, public :: FB_STATS_NONE = 0, FB_STATS_ALONG = 1, FB_STATS_ALONE = 2
    integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
@@ -130,6 +131,7 @@ module forebay
       real(real64) :: time = 0
       integer(int64) :: missed = 0   ! steps that were dropped before this one
       logical :: rewound = .false.   ! a new run went back: forget steps from `number` on
+      integer :: attempt = 0         ! where readers share steps: to how many it was given before, which died before they finished
       logical :: torn = .false.      ! a rank died in it or left it out: parts may be missing
       type(c_ptr), private :: handle = c_null_ptr
    end type
@@ -173,6 +175,7 @@ module forebay
       character(:), allocatable :: units
       logical, allocatable :: periodic(:)              ! whether the domain goes on with its first elements behind its last ones
       integer(int64), allocatable :: refinement(:)     ! how many elements of a level lie where one of that below does; 0: not said
+      logical :: is_static = .false.                   ! whether it belongs to the run, and not to this step alone
    end type
    ! A field that a reader needs: made by the function of this name, below.
    type, public :: fb_need
@@ -1487,6 +1490,7 @@ contains
       step%missed = info%missed
       step%rewound = info%rewound /= 0
       step%torn = info%torn /= 0
+      step%attempt = info%attempt
    end function
 
    ! The name of one of the fields that the step has, counted from 1; empty past the last one, with FB_NOT_FOUND.
@@ -1530,6 +1534,7 @@ contains
          info%ndim = n
          info%every = found%every
          info%placed = found%placed /= 0
+         info%is_static = found%is_static /= 0
       else
          info%name = ''
          info%units = ''

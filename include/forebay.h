@@ -208,6 +208,13 @@ enum {
     FB_TAKE_LATEST = 1  /* the newest; those passed over are counted as missed */
 };
 
+/* How the steps of a stream are shared out among consumers of one name. */
+enum {
+    FB_SHARE_NONE = 0,        /* the default: each is given all of them */
+    FB_SHARE_ON_DEMAND = 1,   /* each step to the one that has asked first */
+    FB_SHARE_ROUND_ROBIN = 2  /* each step to the next in turn */
+};
+
 /* What the other ranks of a parallel reader do when one dies. */
 enum {
     FB_ON_RANK_LOSS_FAIL = 0,  /* the default: they are told FB_LOST, which names it */
@@ -346,9 +353,12 @@ typedef struct fb_field {
                                   * 0 or 1 in each dimension; or NULL */
     const uint32_t *refinement;  /* [ndim] how many elements of a refinement level lie where one of the level below
                                   * does, in each dimension; or NULL */
+    int32_t is_static;           /* 1: it belongs to the run: declared before the first step, put once in that, and
+                                  * given to every reader with its first step (default 0) */
+    int32_t reserved3;           /* 0 */
 } fb_field;
 #define FB_FIELD_INIT \
-    { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL }
+    { sizeof(fb_field), NULL, 0, 0, NULL, FB_ASSOCIATION_CELL, 1, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct attribute */
@@ -634,10 +644,17 @@ typedef struct fb_consumer_options {
                               * that has a global shape, cut along its first dimension that is long enough;
                               * "host+ranks", "host+round-robin" or "host+balanced", where each rank is given first
                               * what lies on its own host. NULL: "all" */
+    int32_t share;           /* whether the steps are shared out among all readers of this `name`:
+                              * FB_SHARE_ON_DEMAND, each step goes to the reader that has asked for one first;
+                              * FB_SHARE_ROUND_ROBIN, to the next in turn. Readers come and go; a step with which
+                              * one that dies had not finished is given to another one, which is told how often
+                              * that has happened (`attempt`). A reader has finished with a step when it releases
+                              * it */
+    int32_t reserved3;       /* 0 */
 } fb_consumer_options;
 #define FB_CONSUMER_OPTIONS_INIT \
     { sizeof(fb_consumer_options), NULL, NULL, 0, sizeof(fb_need), NULL, 30.0, NULL, 1, 4, 0, FB_START_NEXT, 0, 0, \
-      1073741824, FB_TAKE_ALL, 0, NULL, 0, 1, FB_ON_RANK_LOSS_FAIL, 0, NULL }
+      1073741824, FB_TAKE_ALL, 0, NULL, 0, 1, FB_ON_RANK_LOSS_FAIL, 0, NULL, FB_SHARE_NONE, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct step_info */
@@ -646,12 +663,15 @@ typedef struct fb_step_info {
     uint64_t struct_size;
     uint64_t run;
     uint64_t number;
-    double time;      /* physical time, as the producer gave it; not a number if it gave none */
-    uint64_t missed;  /* steps that were dropped before this one */
-    int32_t rewound;  /* 1 if a new run went back: forget steps from `number` on (default 0) */
-    int32_t torn;     /* 1 if a rank died in the step or left it out: parts may be missing (default 0) */
+    double time;       /* physical time, as the producer gave it; not a number if it gave none */
+    uint64_t missed;   /* steps that were dropped before this one */
+    int32_t rewound;   /* 1 if a new run went back: forget steps from `number` on (default 0) */
+    int32_t torn;      /* 1 if a rank died in the step or left it out: parts may be missing (default 0) */
+    uint32_t attempt;  /* where readers share steps: how many it was given to before, which died before they had
+                        * finished with it (default 0) */
+    int32_t reserved;  /* 0 */
 } fb_step_info;
-#define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0 }
+#define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct field_info */
@@ -676,10 +696,12 @@ typedef struct fb_field_info {
                               * dimension */
     uint64_t refinement[8];  /* how many elements of a level lie where one of the level below does; 0: the producer
                               * did not say */
+    int32_t is_static;       /* 1: it belongs to the run, and not to this step alone (default 0) */
+    int32_t reserved;        /* 0 */
 } fb_field_info;
 #define FB_FIELD_INFO_INIT \
-    { sizeof(fb_field_info), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, 0, 0, 0, 0, {0}, {NULL}, {0}, {0}, NULL, {0}, {0} \
-      }
+    { sizeof(fb_field_info), NULL, 0, FB_ASSOCIATION_CELL, 0, 1, 0, 0, 0, 0, {0}, {NULL}, {0}, {0}, NULL, {0}, \
+      {0}, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct selection */

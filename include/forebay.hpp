@@ -184,6 +184,10 @@ struct FieldOptions {
     std::vector<std::int32_t> periodic = {};
     // How many elements of a refinement level lie where one of the level below does, in each dimension.
     std::vector<std::uint32_t> refinement = {};
+    // Whether it belongs to the run and not to its steps, as the coordinates of a mesh or a mask do: it is declared
+    // before the first step, put once in that, and given to every reader with its first step, whatever the reader
+    // asked for.
+    bool is_static = false;
 };
 // end of what is generated
 
@@ -276,6 +280,11 @@ struct ConsumerOptions {
     // slab of each field that has a global shape, cut along its first dimension that is long enough; "host+ranks",
     // "host+round-robin" or "host+balanced", where each rank is given first what lies on its own host.
     std::string assign = "all";
+    // Whether the steps are shared out among all readers of this `name`: FB_SHARE_ON_DEMAND, each step goes to the
+    // reader that has asked for one first; FB_SHARE_ROUND_ROBIN, to the next in turn. Readers come and go; a step
+    // with which one that dies had not finished is given to another one, which is told how often that has happened
+    // (`attempt`). A reader has finished with a step when it releases it.
+    std::int32_t share = FB_SHARE_NONE;
 };
 // end of what is generated
 
@@ -371,6 +380,7 @@ struct FieldInfo {
     std::uint32_t every = 1; // offered at the steps whose number is a multiple of this
     std::vector<bool> periodic = {};    // whether the domain goes on with its first elements behind its last ones
     Extents refinement = {};            // how many elements of a level lie where one of the level below does; 0: not said
+    bool is_static = false;             // whether it belongs to the run, and not to this step alone
 };
 
 // Of a block's interior, or of a whole field.  Infinities are values; NaN are counted, and take no part in the rest: if there are
@@ -452,6 +462,7 @@ struct FieldStruct {
         field.periodic = or_null(options.periodic);
         same_length("refinement", options.refinement.size(), ndim);
         field.refinement = or_null(options.refinement);
+        field.is_static = options.is_static ? 1 : 0;
         // end of what is generated
     }
 
@@ -554,6 +565,7 @@ inline fb_consumer_options given(const ConsumerOptions &options, const std::vect
     given.size = options.size;
     given.on_loss = options.on_loss;
     given.assign = options.assign.c_str();
+    given.share = options.share;
     return given;
 }
 // end of what is generated
@@ -1028,6 +1040,8 @@ public:
     std::uint64_t missed() const noexcept { return info_.missed; }
     bool rewound() const noexcept { return info_.rewound != 0; }
     bool torn() const noexcept { return info_.torn != 0; }
+    // Where readers share steps: to how many of them it was given before, which died before they had finished with it.
+    std::uint32_t attempt() const noexcept { return info_.attempt; }
 
     std::vector<std::string> fields() const {
         std::vector<std::string> names;
@@ -1053,6 +1067,7 @@ public:
         if (told.has_origin) info.origin.assign(told.origin, told.origin + told.ndim);
         for (std::uint32_t d = 0; d < told.ndim; d++) info.periodic.push_back(told.periodic[d] != 0);
         info.refinement.assign(told.refinement, told.refinement + told.ndim);
+        info.is_static = told.is_static != 0;
         return info;
     }
     // A field's global shape at this step.

@@ -67,7 +67,7 @@ def test_a_reader_before_the_simulation_and_its_end(two: forebay.LocalGroup, tra
 
 
 def test_the_largest_step_number(two: forebay.LocalGroup) -> None:
-    largest = 2**64 - 1
+    largest = 2**64 - 2  # the one after it stands for what belongs to no step
     with producer(two) as sim:
         sim.array("U", dtype="f8", shape=(4, 3))
         with sim.step(largest - 1) as step:
@@ -80,6 +80,8 @@ def test_the_largest_step_number(two: forebay.LocalGroup) -> None:
                 pass
             with pytest.raises(forebay.StepOrder):
                 sim.step(largest).__enter__()
+            with pytest.raises(forebay.Invalid, match="the highest is"):
+                sim.step(largest + 1).__enter__()
             assert reader is not None
     assert "error" not in forebay.Admin(group=two.path).status()["servers"][0]
 

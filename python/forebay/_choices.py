@@ -24,6 +24,9 @@ Start = Literal["next", "oldest", "latest", "run", "held", "resume"]
 Take = Literal["all", "latest"]
 """Which of the steps that wait for it a consumer is given."""
 
+Share = Literal["none", "on-demand", "round-robin"]
+"""How the steps of a stream are shared out among consumers of one name."""
+
 OnRankLoss = Literal["fail", "go-on"]
 """What the other ranks of a parallel reader do when one dies."""
 

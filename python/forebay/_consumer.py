@@ -86,6 +86,11 @@ class Consumer:
         rank is given first what lies on its own host. Or a function of the blocks (`Placed`) and of the
         ranks that read (`Reader`), which returns a mapping from ranks to their blocks: each block once, and
         the same at all ranks.
+    share:
+        Whether the steps are shared out among all readers of this `name`: `"on-demand"`, each step goes to
+        the reader that has asked for one first; `"round-robin"`, to the next in turn. Readers come and go;
+        a step with which one that dies had not finished is given to another one, which is told how often
+        that has happened (`attempt`). A reader has finished with a step when it releases it.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class Consumer:
         size: int = 1,
         on_loss: _choices.OnRankLoss = "fail",
         assign: _assign.Assign = "all",
+        share: _choices.Share = "none",
         # end of what is generated
         comm: _jobs.Communicator | None = None,
     ) -> None:
@@ -132,6 +138,7 @@ class Consumer:
                 size=size,
                 on_loss=on_loss,
                 assign=assign,
+                share=share,
             )
             # end of what is generated
             self._core = _forebay.Consumer(stream, given)
@@ -311,6 +318,11 @@ class Step:
     def rewound(self) -> bool:
         """Whether a restarted simulation went back: what was read of steps from this number on is not true."""
         return self._core.rewound
+
+    @property
+    def attempt(self) -> int:
+        """Where readers share steps (`share`): to how many of them it was given before, which died before they had finished."""
+        return self._core.attempt
 
     @property
     def torn(self) -> bool:
@@ -566,6 +578,11 @@ class Field:
     def refinement(self) -> tuple[int, ...]:
         """How many elements of a refinement level lie where one of the level below does; empty if the producer did not say."""
         return self._told["refinement"]  # type: ignore[no-any-return]
+
+    @property
+    def static(self) -> bool:
+        """Whether it belongs to the run, and not to this step alone: each step of the run has it, and it was put once."""
+        return self._told["static"]  # type: ignore[no-any-return]
 
     @property
     def association(self) -> str:

@@ -51,6 +51,7 @@ class ConsumerOptions(TypedDict):
     size: int
     on_loss: str
     assign: str
+    share: str
 
 class SpaceOptions(TypedDict):
     group: str | None
@@ -74,6 +75,7 @@ class FieldOptions(TypedDict):
     units: str
     periodic: list[bool]
     refinement: list[int]
+    is_static: bool
 
 # end of what is generated
 
@@ -157,6 +159,8 @@ class Step:
     def rewound(self) -> bool: ...
     @property
     def torn(self) -> bool: ...
+    @property
+    def attempt(self) -> int: ...
     def fields(self) -> list[str]: ...
     def stats(self, name: str) -> tuple[float, float, float, int, int, float] | None: ...
     def field(self, name: str) -> dict[str, Any]: ...

@@ -70,6 +70,7 @@ def consumer(
     size: int,
     on_loss: _choices.OnRankLoss,
     assign: _assign.Assign,
+    share: _choices.Share,
 ) -> _forebay.ConsumerOptions:
     """How to open a consumer."""
     return {
@@ -88,6 +89,7 @@ def consumer(
         "size": _arrays.integer(size, "size", low=1, high=65536),
         "on_loss": on_loss,
         "assign": _assign.name_of(assign),
+        "share": share,
     }
 
 
@@ -137,6 +139,7 @@ def field(
     units: str,
     periodic: bool | Sequence[bool],
     refinement: int | Sequence[int],
+    static: bool,
 ) -> _forebay.FieldOptions:
     """What is said of a field beside its name, type and shape."""
     return {
@@ -148,4 +151,5 @@ def field(
         "units": units,
         "periodic": _arrays.flags(periodic, ndim, f"field '{name}': periodic"),
         "refinement": _arrays.counts(refinement, ndim, f"field '{name}': refinement"),
+        "is_static": static,
     }

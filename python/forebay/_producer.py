@@ -193,6 +193,7 @@ class Producer:
         units: str = "",
         periodic: bool | Sequence[bool] = (),
         refinement: int | Sequence[int] = (),
+        static: bool = False,
         # end of what is generated
         attrs: Mapping[str, AttrValue] | None = None,
     ) -> None:
@@ -221,6 +222,10 @@ class Producer:
         refinement:
             How many elements of a refinement level lie where one of the level below does: one for all
             dimensions, or one for each.
+        static:
+            Whether it belongs to the run and not to its steps, as the coordinates of a mesh or a mask do:
+            it is declared before the first step, put once in that, and given to every reader with its first
+            step, whatever the reader asked for.
         """
         if shape is None and ndim is None:
             raise Invalid(
@@ -243,6 +248,7 @@ class Producer:
             units=units,
             periodic=periodic,
             refinement=refinement,
+            static=static,
         )
         # end of what is generated
         self._core.array(name, kind, dimensions, extents, given)

@@ -206,6 +206,8 @@ class FieldStatus(TypedDict):
     """Null if its blocks have no place in one."""
     ndim: int
     """How many dimensions it has."""
+    static: bool
+    """Whether it belongs to the run: put once, and given to every reader."""
     every: int
     """It is offered at every so many of the producer's steps."""
     dims: list[str]
@@ -361,17 +363,19 @@ class OfferedField(TypedDict):
     """Its name."""
     dtype: str
     """The type of its elements."""
-    first: int
-    """The first step number at which it is offered."""
-    apart: int
-    """How far apart in numbers two of its steps are."""
+    static: bool
+    """Whether it belongs to the run, and not to its steps."""
+    first: int | None
+    """The first step number at which it is offered; null of one that is static."""
+    apart: int | None
+    """How far apart in numbers two of its steps are; null of one that is static."""
     bytes: int | None
-    """How many bytes it has at a step; null if it has no global shape."""
+    """How many bytes it has, at a step; null if it has no global shape."""
     readers: int
     """How many readers need it."""
     last_staged: int | None
     """The last closed step at which something of it was staged, as the server that coordinates the stream
-    now has seen."""
+    now has seen; null of one that is static."""
     staged_bytes: int | None
     """How many bytes of it were staged then, ghosts among them."""
 

@@ -64,6 +64,11 @@ class Enum:
         return camel(self.name)
 
     @property
+    def in_rust(self) -> str:
+        """What its type is called there."""
+        return self.rust.rpartition("::")[2] if self.rust else self.camel
+
+    @property
     def built(self) -> list[Value]:
         """The values that may be given."""
         return [value for value in self.values if not value.unbuilt]
@@ -93,6 +98,13 @@ class Member:
     """What the members mean that it has in C, where those are several."""
     c: str | None = None
     python: str | None = None
+    python_name: str | None = None
+    """What it is called in Python, if its name is a word of other languages there."""
+
+    @property
+    def in_python(self) -> str:
+        """Its name in Python."""
+        return self.python_name or self.name
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ class Package:
         if name == "options as dictionaries":
             return self._dictionaries()
         if name == "field options":
-            return [f"{indent}{member.name}: {_FIELD[member.type][0]}," for member in self._field()]
+            return [f"{indent}{member.in_python}: {_FIELD[member.type][0]}," for member in self._field()]
         if name == "given field":
-            given = ", ".join(f"{member.name}={member.name}" for member in self._field())
+            given = ", ".join(f"{member.in_python}={member.in_python}" for member in self._field())
             return [f"{indent}given = _options.field(name, dimensions, {given})"]
         if what == "rank":
             struct = self._declaration.options[which.removeprefix("of ")]
@@ -80,7 +80,7 @@ class Package:
             if member.type == "bytes":
                 text = f"{clause(text)} (default {byte_count(member.default)})."
             body = wrapped(text, _WIDTH - 4 - len(indent))
-            lines += [f"{indent}{member.name}:", *(f"{indent}    {line}" for line in body)]
+            lines += [f"{indent}{member.in_python}:", *(f"{indent}    {line}" for line in body)]
         return lines
 
     def choices(self) -> str:
@@ -120,7 +120,8 @@ class Package:
             lines += ["    }"]
         lines += ["", "", "def field(", "    name: str,", "    ndim: int,", "    *,"]
         lines += [
-            f"    {member.name}: {_FIELD[member.type][0].partition(' = ')[0]}," for member in self._field()
+            f"    {member.in_python}: {_FIELD[member.type][0].partition(' = ')[0]},"
+            for member in self._field()
         ]
         lines += [
             ") -> _forebay.FieldOptions:",
@@ -128,7 +129,7 @@ class Package:
         ]
         lines += ["    return {"]
         for member in self._field():
-            lines += [f'        "{member.name}": {_FIELD[member.type][2].format(name=member.name)},']
+            lines += [f'        "{member.name}": {_FIELD[member.type][2].format(name=member.in_python)},']
         return "\n".join([*lines, "    }"]) + "\n"
 
     def _field(self) -> list[Member]:

@@ -145,7 +145,7 @@ class Rust:
         if enum is None or enum.rust is None:
             raise Wrong(f"{name}: the client has no type '{member.type}'")
         used.add(enum.rust)
-        return enum.camel, name, f"{enum.camel}::{enum.value(default).rust}"
+        return enum.in_rust, name, f"{enum.in_rust}::{enum.value(default).rust}"
 
     def abi(self) -> str:
         """`crates/capi/src/abi/declared.rs`."""

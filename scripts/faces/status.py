@@ -22,6 +22,9 @@ PLAIN = {
     "json": ("serde_json::Map<String, serde_json::Value>", "dict[str, Any]"),
 }
 
+# What no member of a struct in Rust can be called: there it is a question, as `is_static`.
+KEYWORDS = {"static"}
+
 
 @dataclass(frozen=True)
 class Member:
@@ -71,7 +74,11 @@ class Status:
                 if member.optional:
                     lines.append('#[serde(skip_serializing_if = "Option::is_none")]')
                     kind = f"Option<{kind}>"
-                lines.append(f"pub {member.name}: {kind},")
+                if member.name in KEYWORDS:
+                    lines.append(f'#[serde(rename = "{member.name}")]')
+                    lines.append(f"pub is_{member.name}: {kind},")
+                else:
+                    lines.append(f"pub {member.name}: {kind},")
             lines.append("}")
         return "\n".join(lines) + "\n"
 

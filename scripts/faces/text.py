@@ -39,7 +39,11 @@ class Words:
         value = enum.value(name)
         named = f'"{name}"'
         variant = camel(name)
-        words = {"c": named if enum.by_name else value.c, "python": named, "rust": f"{enum.camel}::{variant}"}
+        words = {
+            "c": named if enum.by_name else value.c,
+            "python": named,
+            "rust": f"{enum.in_rust}::{variant}",
+        }
         return self._code(words[self._language])
 
     def _code(self, word: str) -> str:

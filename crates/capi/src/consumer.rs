@@ -125,6 +125,7 @@ pub(crate) unsafe extern "C" fn fb_step_info_get(step: *const fb_step, info: *mu
                 missed: report.missed,
                 rewound: i32::from(report.rewound),
                 torn: i32::from(report.torn),
+                attempt: report.attempt,
                 ..fb_step_info::DEFAULT
             };
             arguments::write(&told, info, "info")

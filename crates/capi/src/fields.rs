@@ -26,13 +26,13 @@ impl StepInner {
             dims: field.dims.iter().map(|dim| c_text(dim)).collect(),
             units: c_text(&field.units),
         };
-        self.texts.get_or_init(|| self.step.report().fields.iter().map(|told| of(&told.field)).collect())
+        self.texts.get_or_init(|| self.step.fields().map(|told| of(&told.field)).collect())
     }
 
     fn field_info(&self, name: &str) -> Result<fb_field_info> {
         // The error for an unknown field names those that there are.
         let field = self.step.field(name)?;
-        let index = self.step.report().fields.iter().position(|told| told.field.name == field.name);
+        let index = self.step.fields().position(|told| told.field.name == field.name);
         let texts = index.and_then(|index| self.texts().get(index));
         let texts = texts.ok_or_else(|| Error::internal(format!("field '{name}' has no texts")))?;
         let mut dims = [std::ptr::null(); MAX_NDIM];
@@ -54,6 +54,7 @@ impl StepInner {
             units: texts.units.as_ptr(),
             periodic: eight(&field.periodic.iter().copied().map(u64::from).collect::<Vec<_>>()),
             refinement: eight(&field.refinement.iter().copied().map(u64::from).collect::<Vec<_>>()),
+            is_static: i32::from(field.is_static),
             ..fb_field_info::DEFAULT
         })
     }

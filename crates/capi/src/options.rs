@@ -46,6 +46,7 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
     unsafe {
         arguments::unused(given.reserved, "options->reserved")?;
         arguments::unused(given.reserved2, "options->reserved2")?;
+        arguments::unused(given.reserved3, "options->reserved3")?;
         Ok(ConsumerOptions {
             group: arguments::group(given.group, given.transport, given.timeout, given.name)?,
             stream: stream.to_owned(),
@@ -59,6 +60,7 @@ pub(crate) unsafe fn consumer_options(given: &fb_consumer_options, stream: &str)
             size: arguments::within(given.size, 1..=65536, "options->size")?,
             on_loss: Choice::of_number(given.on_loss, "options->on_loss")?,
             assign: arguments::choice_by_name(given.assign, "options->assign")?,
+            share: Choice::of_number(given.share, "options->share")?,
         })
     }
 }
@@ -87,6 +89,7 @@ pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Fi
     unsafe {
         arguments::unused(given.reserved, "field->reserved")?;
         arguments::unused(given.reserved2, "field->reserved2")?;
+        arguments::unused(given.reserved3, "field->reserved3")?;
         field.association = Choice::of_number(given.association, "field->association")?;
         field.every = given.every;
         field.dims = arguments::labels(given.dims, ndim, "field->dims")?;
@@ -95,6 +98,7 @@ pub(crate) unsafe fn field_options(given: &fb_field, ndim: usize, field: &mut Fi
         field.units = arguments::optional_text(given.units, "field->units")?.unwrap_or_default().to_owned();
         field.periodic = arguments::flags(given.periodic, ndim, "field->periodic")?;
         field.refinement = arguments::optional_numbers(given.refinement, ndim).collect();
+        field.is_static = arguments::truth(given.is_static, "field->is_static")?;
     }
     Ok(())
 }

@@ -55,6 +55,75 @@ CASE(what_they_are) {
     OK(fb_consumer_close(consumer));
 }
 
+CASE(what_belongs_to_the_run) {
+    const uint64_t four[1] = {4}, zero[1] = {0};
+    const int32_t mask[4] = {1, 0, 1, 1};
+    fb_consumer *consumer = open_consumer(stream);
+    fb_producer *producer = open_producer(stream);
+    declare(producer, "U", FB_F64, 3, GLOBAL);
+    fb_field field = a_field("mask", FB_I32, 1, four);
+    field.is_static = 2;
+    FAILS(FB_INVALID, "field->is_static", "2", fb_array(producer, &field));
+    field.is_static = 1;
+    OK(fb_array(producer, &field));
+    const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+    const fb_block still = a_block("mask", FB_I32, 1, zero, four, mask);
+    for (uint64_t number = 0; number < 2; number++) {
+        OK(fb_producer_begin(producer, number, 0));
+        OK(fb_put(producer, &block));
+        if (number == 0) OK(fb_put(producer, &still));
+        else FAILS(FB_STEP_ORDER, "'mask' is static", "not at step 1", fb_put(producer, &still));
+        OK(fb_producer_end(producer));
+        fb_step *step = next_step(consumer, number);
+        fb_field_info info = FB_FIELD_INFO_INIT;
+        OK(fb_step_field(step, "mask", &info));
+        CHECK(info.is_static && strcmp(info.name, "mask") == 0);
+        OK(fb_step_field(step, "U", &info));
+        CHECK(!info.is_static);
+        fb_view view = FB_VIEW_INIT;
+        OK(fb_step_block(step, "mask", 0, &view));
+        CHECK(memcmp(view.data, mask, sizeof mask) == 0);
+        OK(fb_step_release(step));
+    }
+    OK(fb_producer_close(producer));
+    OK(fb_consumer_close(consumer));
+}
+
+CASE(what_is_shared_out) {
+    fb_consumer_options options = FB_CONSUMER_OPTIONS_INIT;
+    fb_consumer *first, *second, *third;
+    options.stream = stream;
+    options.timeout = 20;
+    options.share = FB_SHARE_ROUND_ROBIN;
+    FAILS(FB_INVALID, "'round-robin'", "has no name", fb_consumer_open(&options, &first));
+    options.name = "w";
+    OK(fb_consumer_open(&options, &first));
+    OK(fb_consumer_open(&options, &second));
+    options.share = 7;
+    FAILS(FB_INVALID, "options->share", "7", fb_consumer_open(&options, &third));
+    options.share = FB_SHARE_ON_DEMAND;
+    FAILS(FB_CONFLICT, "share its steps", "the same share", fb_consumer_open(&options, &third));
+    fb_producer *producer = open_producer(stream);
+    declare(producer, "U", FB_F64, 3, GLOBAL);
+    const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
+    for (uint64_t number = 0; number < 2; number++) {
+        OK(fb_producer_begin(producer, number, 0));
+        OK(fb_put(producer, &block));
+        OK(fb_producer_end(producer));
+    }
+    /* The step that the second one has not looked at is the first one's. */
+    fb_step *step = next_step(first, 0), *none;
+    fb_step_info info = FB_STEP_INFO_INIT;
+    OK(fb_step_info_get(step, &info));
+    CHECK(info.attempt == 0 && info.number == 0);
+    OK(fb_step_release(step));
+    OK(fb_consumer_close(second));
+    OK(fb_step_release(next_step(first, 1)));
+    OK(fb_producer_close(producer));
+    CHECK(fb_consumer_next(first, -1, &none) == FB_ENDED);
+    OK(fb_consumer_close(first));
+}
+
 CASE(where_things_lie) {
     fb_consumer *consumer = open_consumer(stream);
     fb_producer *producer = open_producer(stream);
@@ -169,6 +238,8 @@ CASE(what_is_pinned) {
 int main(int argc, char **argv) {
     static const struct test_case cases[] = {
         {"what_they_are", what_they_are},
+        {"what_belongs_to_the_run", what_belongs_to_the_run},
+        {"what_is_shared_out", what_is_shared_out},
         {"where_things_lie", where_things_lie},
         {"where_a_reader_goes_on", where_a_reader_goes_on},
         {"what_is_pinned", what_is_pinned},

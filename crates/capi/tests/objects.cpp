@@ -87,6 +87,10 @@ static void boxes(const std::string &stream) {
     reads.fields = {forebay::Need{"T"}, forebay::Need{"P"}};
     reads.fields[0].stats = FB_STATS_ALONG;
     forebay::Consumer viewer{reads};
+    forebay::ConsumerOptions shares{stream};
+    shares.name = "w";
+    shares.share = FB_SHARE_ON_DEMAND;
+    forebay::Consumer sharer{shares};
     auto sim = producer(stream);
     forebay::FieldOptions about;
     about.dims = {"y", "x"};
@@ -98,6 +102,9 @@ static void boxes(const std::string &stream) {
     about.refinement = {2, 4};
     sim.array<float>("T", {4, 7}, about);
     sim.unplaced_array<std::int8_t>("P", 1);
+    forebay::FieldOptions of_run;
+    of_run.is_static = true;
+    sim.array<double>("mesh", {2}, of_run);
     // With unequal ghosts, and an interior by strides.
     std::vector<float> padded(3 * 9), wide(4 * 10);
     for (int y = 0; y < 2; y++)
@@ -112,13 +119,17 @@ static void boxes(const std::string &stream) {
     box = Box{{2, 0}, {2, 7}, {}, {}, {40, 4}, 1};
     step.put("T", wide.data() + 3, box);
     step.put("P", points, forebay::unplaced({3}));
+    const double mesh[2] = {0.5, 1.5};
+    step.put("mesh", mesh, Box{{0}, {2}});
     FAILS(FB_OUT_OF_BOUNDS, "ghost_low has 1 numbers", step.put("T", padded.data(), Box{{0, 0}, {2, 7}, {1}}));
     FAILS(FB_TYPE_MISMATCH, "'T'", step.put("T", points, Box{{0, 0}, {1, 3}, {}, {}, {}, 7}));
     step.end();
     step.end(); // once is enough
     const auto read = viewer.next();
+    CHECK(sharer.next()->attempt() == 0);
     const auto info = read->field("T");
     CHECK(info.periodic[0] && !info.periodic[1] && (info.refinement == Extents{2, 4}));
+    CHECK(!info.is_static && read->field("mesh").is_static && read->get<double>("mesh")(1) == 1.5);
     const auto all = read->get<float>("T");
     for (int y = 0; y < 4; y++)
         for (int x = 0; x < 7; x++) CHECK(all(y, x) == static_cast<float>(10 * y + x));

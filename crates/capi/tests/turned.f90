@@ -644,8 +644,8 @@ contains
 
    subroutine fields
       type(fb_producer) :: sim
-      type(fb_consumer) :: viewer
-      type(fb_step) :: step
+      type(fb_consumer) :: viewer, sharer
+      type(fb_step) :: step, shared
       type(fb_field_info) :: info
       integer(int64) :: run, next
       integer :: outcome
@@ -655,9 +655,11 @@ contains
       real(real64) :: u(nx, ny)
       u = 1
       call open_both(sim, viewer)
+      call fb_consumer_open(sharer, trim(name), name='w', share=FB_SHARE_ROUND_ROBIN, timeout=20.0_real64)
       call fb_array(sim, 'U', FB_F64, [nx, ny], dims=['x ', 'yy'], spacing=[0.5_real64, 2.0_real64], units='m/s', &
                     association=FB_ASSOCIATION_VERTEX, periodic=[.true., .false.], refinement=[2, 4])
       call fb_array(sim, 'points', FB_I32, ndim=1)
+      call fb_array(sim, 'mesh', FB_F64, [nx], is_static=.true.)
       flags = [.true., .false.]
       call fb_attr(sim, 'flags', flags)
       call fb_attr(sim, 'names', ['one  ', 'three'], field='U')
@@ -665,14 +667,19 @@ contains
       call fb_put(sim, 'U', u, offset=[0, 0], outcome=outcome)
       call check(outcome == FB_OUTCOME_STAGED, 'it was staged')
       call fb_put(sim, 'points', [1, 2, 3])
+      call fb_put(sim, 'mesh', u(:, 1), offset=[0])
       call fb_producer_end(sim)
       call check(fb_consumer_next(viewer, step), 'there is a step')
       call check(fb_step_field_name(step, 1) == 'U', 'the name of the first')
       call check(fb_step_field_name(step, 2) == 'points', 'the name of the second')
-      call check(fb_step_field_name(step, 3, stat, text) == '', 'no third field')
-      call fails(FB_NOT_FOUND, 'the step has 2')
+      call check(fb_step_field_name(step, 3) == 'mesh', 'the name of the static one')
+      call check(fb_step_field_name(step, 4, stat, text) == '', 'no fourth field')
+      call fails(FB_NOT_FOUND, 'the step has 3')
+      call fb_step_field(step, 'mesh', info)
+      call check(info%is_static, 'it belongs to the run')
       call fb_step_field(step, 'U', info)
       call check(info%name == 'U' .and. info%dtype == FB_F64 .and. info%ndim == 2 .and. info%units == 'm/s', 'what it is')
+      call check(.not. info%is_static, 'it belongs to the step')
       call check(info%placed .and. all(info%shape == [nx, ny]) .and. info%association == FB_ASSOCIATION_VERTEX, 'its shape')
       call check(info%dims(1)%text == 'x' .and. info%dims(2)%text == 'yy' .and. size(info%dims) == 2, 'its dimensions')
       call check(all(info%spacing == [0.5_real64, 2.0_real64]) .and. size(info%origin) == 0, 'its spacing')
@@ -692,6 +699,10 @@ contains
       call check(fb_attr_key(step, 2, stat=stat, errmsg=text) == '', 'no second key')
       call fails(FB_NOT_FOUND, 'there are 1')
       call fb_step_release(step)
+      call check(fb_consumer_next(sharer, shared), 'it is given to the only one of its name')
+      call check(shared%number == 3 .and. shared%attempt == 0, 'for the first time')
+      call fb_step_release(shared)
+      call fb_consumer_close(sharer)
       call fb_consumer_cursor(viewer, run, next)
       call check(run == fb_producer_run(sim) .and. next == 4, 'where another reader goes on')
       call fb_producer_close(sim)

@@ -55,8 +55,8 @@ fn offered(told: &StreamContracts) -> Vec<String> {
         table.row([
             field.field.clone(),
             field.dtype.clone(),
-            field.first.to_string(),
-            field.apart.to_string(),
+            if field.is_static { "static".to_owned() } else { number(field.first) },
+            number(field.apart),
             size(field.bytes),
             field.readers.to_string(),
             number(field.last_staged),

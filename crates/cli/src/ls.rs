@@ -208,10 +208,14 @@ fn field_table(fields: &[&FieldStatus], values: &[HeldField], ls: &Ls) -> Vec<St
         None => format!("{}-d, unplaced", field.ndim),
         Some(shape) => format!("({})", joined(shape, ", ")),
     };
+    let every = |field: &FieldStatus| match field.is_static {
+        true => "static".to_owned(),
+        false => field.every.to_string(),
+    };
     if !ls.long {
         let mut table = Table::new(["FIELD", "DTYPE", "SHAPE", "EVERY", "DIMS", "UNITS"]);
         for field in fields {
-            let (every, dims) = (field.every.to_string(), field.dims.join(","));
+            let (every, dims) = (every(field), field.dims.join(","));
             let (name, dtype) = (field.name.clone(), field.dtype.clone());
             table.row([name, dtype, shape(field), every, dims, field.units.clone()]);
             table.beneath(attributes(&field.attrs).into_iter().filter(|_| ls.attributes));
@@ -227,7 +231,7 @@ fn field_table(fields: &[&FieldStatus], values: &[HeldField], ls: &Ls) -> Vec<St
             field.name.clone(),
             field.dtype.clone(),
             shape(field),
-            field.every.to_string(),
+            every(field),
             field.units.clone(),
             value.map_or("-".to_owned(), |value| bytes(value.bytes)),
             value.map_or("-".to_owned(), |value| value.blocks.to_string()),

@@ -7,7 +7,7 @@
 //! - [`successors`], [`block_access`]: getting at a block's bytes, also when the server is gone that held it;
 //! - [`block_lookup`], [`remote`], [`assemble`]: finding the blocks of a field, fetching parts of many, and filling a region from them;
 //! - [`seen`]: what of these blocks a reader's contract shows it;
-//! - [`held_steps`], [`block_view`], [`step`]: a step as its reader holds it;
+//! - [`held_steps`], [`statics`], [`block_view`], [`step`]: a step as its reader holds it, and the static fields of its run;
 //! - [`rows`]: blocks without a place in a global array, one after another;
 //! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader;
 //! - [`block_list`]: blocks found once, and shown one by one.
@@ -28,5 +28,6 @@ pub(crate) mod seat;
 pub(crate) mod seen;
 pub(crate) mod server_pool;
 pub(crate) mod share;
+pub(crate) mod statics;
 pub(crate) mod step;
 pub(crate) mod successors;

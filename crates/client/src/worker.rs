@@ -7,6 +7,7 @@ use crate::reading::block_access::ARENAS_KEPT;
 use crate::reading::held_steps::{HeldSteps, HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;
 use crate::reading::share::Share;
+use crate::reading::statics::{RunStatics, StaticFields};
 use crate::reading::step::Step;
 use crate::seconds::deadline_after;
 use forebay_comm::{Comm, Endpoint, EndpointOptions};
@@ -99,7 +100,10 @@ impl Worker {
         let source = StepSource { rpc: self.rpc.clone(), server: self.server, held_as };
         let held = HeldSteps::new(self.pool.clone(), source);
         let attrs = order.report.attrs.take().map_or_else(Arc::default, Arc::from);
-        let step = Step::new(Arc::new(held), order.report, attrs);
+        let statics = order.report.statics.take();
+        let statics = statics.map(|told| StaticFields::told_with(&order.report, told));
+        let statics = statics.map(RunStatics::held_with_step);
+        let step = Step::new(Arc::new(held), order.report, attrs, statics);
         Ok(Some(Order { execution: order.execution, step, comm, share }))
     }
 

@@ -75,6 +75,11 @@ impl Demand {
     /// puts, its home as it grants memory.
     pub fn of_block(&self, field: &Field, step: StepNumber, level: u32, extent: &Extent) -> BlockDemand {
         let (mut stats, mut stats_of_field) = (false, false);
+        if field.is_static {
+            // Readers that come later need it, too.
+            let stats = field.dtype.is_ordered();
+            return BlockDemand { data: Wanted::Whole, stats, stats_of_field: stats && level == 0 };
+        }
         let terms = self.needs.iter().filter_map(|needs| needs.of(&field.name));
         let terms: Vec<&Terms> = terms.filter(|terms| terms.period.includes(field, step)).collect();
         for terms in terms.iter().filter(|_| field.dtype.is_ordered()) {

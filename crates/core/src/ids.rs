@@ -8,6 +8,17 @@ use std::fmt;
 /// The number of an iteration, as the producer gave it.
 pub type StepNumber = u64;
 
+/// The number under which the static fields of a run are held, as if they were a step: no step of a producer has it.
+pub const STATIC_STEP: StepNumber = StepNumber::MAX;
+
+/// A step, or the static fields of its run, as messages name them.
+pub fn step_name(step: StepNumber) -> String {
+    match step {
+        STATIC_STEP => "the static fields".to_owned(),
+        step => format!("step {step}"),
+    }
+}
+
 /// One life of a stream, counted from 1 by its coordinator.
 pub type RunNumber = u64;
 
@@ -91,20 +102,20 @@ impl fmt::Display for BlockKey {
     }
 }
 
-/// A step of a run of a stream.
+/// A step of a run of a stream, or the run's static fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId {
     /// The stream's name.
     pub stream: String,
     /// The run.
     pub run: RunNumber,
-    /// The step's number.
+    /// The step's number, or [`STATIC_STEP`].
     pub step: StepNumber,
 }
 
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {} of run {} of stream '{}'", self.step, self.run, self.stream)
+        write!(f, "{} of run {} of stream '{}'", step_name(self.step), self.run, self.stream)
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn describe<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
     told.set_item("units", &field.units)?;
     told.set_item("periodic", PyTuple::new(py, &field.periodic)?)?;
     told.set_item("refinement", PyTuple::new(py, &field.refinement)?)?;
+    told.set_item("static", field.is_static)?;
     Ok(told)
 }
 
@@ -167,8 +168,13 @@ impl Step {
         self.step.report().torn
     }
 
+    #[getter]
+    fn attempt(&self) -> u32 {
+        self.step.report().attempt
+    }
+
     fn fields(&self) -> Vec<String> {
-        self.step.report().fields.iter().map(|report| report.field.name.clone()).collect()
+        self.step.fields().map(|report| report.field.name.clone()).collect()
     }
 
     fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {

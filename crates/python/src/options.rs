@@ -20,6 +20,7 @@ pub(crate) struct FieldGiven {
     units: String,
     periodic: Vec<bool>,
     refinement: Vec<u32>,
+    is_static: bool,
 }
 
 impl FieldGiven {
@@ -32,6 +33,7 @@ impl FieldGiven {
         field.units = self.units;
         field.periodic = self.periodic;
         field.refinement = self.refinement;
+        field.is_static = self.is_static;
         Ok(())
     }
 }
@@ -103,6 +105,7 @@ pub(crate) struct ConsumerGiven {
     size: u32,
     on_loss: String,
     assign: String,
+    share: String,
 }
 
 impl ConsumerGiven {
@@ -121,6 +124,7 @@ impl ConsumerGiven {
             size: self.size,
             on_loss: given::choice(&self.on_loss)?,
             assign: given::choice(&self.assign)?,
+            share: given::choice(&self.share)?,
         })
     }
 }

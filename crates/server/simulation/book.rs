@@ -7,7 +7,7 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What was seen; all who see something share it.
@@ -25,6 +25,8 @@ struct Seen {
     open: BTreeMap<u32, (RunNumber, StepNumber, Vec<Location>)>,
     /// The last step that it has.
     read: Option<(RunNumber, StepNumber)>,
+    /// The steps that readers have read of those that they share, and the first that was for them, by their name.
+    shared: BTreeMap<String, (Option<StepNumber>, BTreeSet<StepNumber>)>,
     ranks_ended: usize,
     readers_ended: usize,
     steps_read: u64,
@@ -84,6 +86,31 @@ impl Book {
         seen.blocks_read += blocks;
     }
 
+    /// The reader that reads all has read all: nothing need be kept for it.
+    pub(super) fn all_is_read(&self) {
+        self.0.lock().acknowledged.clear();
+    }
+
+    /// A reader of this name comes that shares steps with others; the first that comes has this one first.
+    pub(super) fn shares(&self, name: &str, from: StepNumber) {
+        self.0.lock().shared.entry(name.to_owned()).or_default().0.get_or_insert(from);
+    }
+
+    /// One of the readers that share steps has read one.
+    pub(super) fn is_read_by_one(&self, name: &str, step: StepNumber) {
+        self.0.lock().shared.entry(name.to_owned()).or_default().1.insert(step);
+    }
+
+    /// Readers that share steps are told that there are no more: of so many, each that was for them was read.
+    pub(super) fn shared_all(&self, name: &str, steps: StepNumber) -> Result<()> {
+        let seen = self.0.lock();
+        let Some((from, read)) = seen.shared.get(name) else { return Ok(()) };
+        match (from.unwrap_or(0)..steps).find(|step| !read.contains(step)) {
+            None => Ok(()),
+            Some(step) => Err(Error::internal(format!("no reader '{name}' has read step {step}: {read:?}"))),
+        }
+    }
+
     /// What was acknowledged, and nobody has read yet who reads all.
     pub(super) fn to_be_kept(&self) -> BTreeMap<(RunNumber, StepNumber, u32), Vec<Location>> {
         self.0.lock().acknowledged.clone()
@@ -112,6 +139,6 @@ impl Book {
 
 /// What a block holds: never the same as another one.
 pub(super) fn content(run: RunNumber, step: StepNumber, rank: u32, number: u64) -> Vec<u8> {
-    let seed = mix(mix(mix(run * 31 + step) + u64::from(rank)) + number);
+    let seed = mix(mix(mix((run * 31).wrapping_add(step)) + u64::from(rank)) + number);
     (0..64 + seed % 4000).map(|i| mix(seed + i) as u8).collect()
 }

@@ -80,24 +80,24 @@ fn many_servers_hold() {
 }
 
 /// Bugs that are seeded on purpose, each with a plan of which few seeds hide it.
-const CAUGHT: [(Bug, &str); 12] = [
+const CAUGHT: [(Bug, &str); 8] = [
     (Bug::KeepsNothing, "one_host"),
     (Bug::FreesOnlyItsOwn, "one_host"),
     (Bug::TellsNothingForTheDead, "one_host"),
     (Bug::ClosesBeforeAllHaveTold, "one_host"),
     (Bug::TellsOnlyOfRanksAway, "one_host"),
     (Bug::DecidesBeforeAllHaveTold, "short_runs"),
-    (Bug::TellsOnceWhoHasGone, "short_runs"),
     (Bug::TakesCutsFromAnybody, "short_runs"),
-    (Bug::TellsOnlyTheFirstWithoutIt, "short_runs"),
-    (Bug::ForgetsCutsOfThoseGone, "short_runs"),
-    (Bug::AnswersLeavesAtOnce, "short_runs"),
     (Bug::BelievesEachSuspicion, "several_hosts"),
 ];
 
 /// Others, that hundreds of seeds may hide: `BUG=BeginsAnotherRun PLAN=many_leave SEEDS=5000 cargo test -p forebay-server one_bug`
 /// looks for one.
-const HIDDEN: [Bug; 9] = [
+const HIDDEN: [Bug; 13] = [
+    Bug::TellsOnceWhoHasGone,
+    Bug::TellsOnlyTheFirstWithoutIt,
+    Bug::ForgetsCutsOfThoseGone,
+    Bug::AnswersLeavesAtOnce,
     Bug::KeepsLeavesToItself,
     Bug::LeavesAmidEvictions,
     Bug::BelievesItsOldCuts,
@@ -112,12 +112,14 @@ const HIDDEN: [Bug; 9] = [
 /// In how many seeds a bug is looked for.
 const LOOKS: u64 = 200;
 
-/// The violation that the first seed shows in which a bug is noticed.
+/// The violation that the first seed shows in which a bug is noticed. Without the bug that seed holds.
 fn caught(bug: Bug, plan: fn(u64) -> Plan, seeds: u64) -> Option<String> {
     seed(Some(bug));
-    let caught = (0..seeds).find_map(|seed| simulate(seed, &plan(seed)).err());
+    let caught = (0..seeds).find_map(|seed| Some((seed, simulate(seed, &plan(seed)).err()?)));
     seed(None);
-    caught
+    let (number, violation) = caught?;
+    simulate(number, &plan(number)).unwrap_or_else(|violation| panic!("without a bug: {violation}"));
+    Some(violation)
 }
 
 /// Bugs that are seeded on purpose are noticed.

@@ -37,6 +37,11 @@ pub(super) struct Plan {
     pub(super) blocks: u64,
     pub(super) replicas: u32,
     pub(super) durability: Durability,
+    /// Whether each rank puts a static field, and whether readers change their contracts now and then.
+    pub(super) statics: bool,
+    pub(super) changes: bool,
+    /// Whether some readers are ranks of one that is parallel, or share steps.
+    pub(super) company: bool,
     /// Whether servers die, stand still, or are cut off.
     pub(super) harms: bool,
     pub(super) odds: Odds,
@@ -65,6 +70,10 @@ impl Plan {
             blocks: 1 + seed / 9 % 2,
             replicas: 2,
             durability: if seed.is_multiple_of(2) { Durability::Local } else { Durability::Replicated },
+            // In half of the seeds.
+            statics: seed % 4 < 2,
+            changes: seed % 4 == 1,
+            company: seed.is_multiple_of(4),
             harms: true,
             odds: Odds {
                 starts: 3,

@@ -10,7 +10,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::identity::Identity;
-use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::ids::{RunNumber, STATIC_STEP, StepNumber};
 use forebay_core::steps::{Joining, RankCounts, Rejoin, RunOptions};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Access, Mapping, lead};
@@ -25,6 +25,9 @@ use tokio::time::Instant;
 
 /// The field that all ranks offer.
 pub(super) const FIELD: &str = "U";
+/// The one that belongs to the run: each rank puts one block of it in its first step, of this number.
+pub(super) const MESH: &str = "mesh";
+pub(super) const MESH_BLOCK: u64 = 0;
 /// How far apart blocks begin.
 const APART: u64 = 8192;
 /// How many ended steps are remembered, to be put again, where nobody says that copies of them are made.
@@ -39,6 +42,8 @@ pub(super) struct RankPlan {
     pub(super) steps: StepNumber,
     /// Blocks in a step.
     pub(super) blocks: u64,
+    /// Whether it puts a static field, too.
+    pub(super) statics: bool,
     /// The longest that it computes between two steps.
     pub(super) computes: Duration,
 }
@@ -67,10 +72,17 @@ struct Ended {
     written: Vec<Written>,
 }
 
+/// A block of a field.
+#[derive(Clone, Copy)]
+struct Block {
+    number: u64,
+    is_static: bool,
+}
+
 /// A block that was put.
 #[derive(Clone)]
 struct Written {
-    number: u64,
+    block: Block,
     /// Where it is, if that is known.
     location: Option<Location>,
     /// Whether other servers hold it too: then it may be gone here.
@@ -111,12 +123,11 @@ impl<'a> Rank<'a> {
                 Ok(Some((home, run, _))) => {
                     let (demand, attempts, ended) = (Demand::default(), 0, VecDeque::new());
                     let mut rank = Rank { client, plan, book, home, run, demand, attempts, ended };
-                    let defined = rank.home.caller.call(&Request::Define(field())).await;
-                    return match defined {
+                    return match rank.home.define(plan).await {
                         Err(error) if error.kind == ErrorKind::Unreachable => {
                             rank.come_back().await.map(|()| rank)
                         }
-                        defined => defined.map(|_| rank),
+                        defined => defined.map(|()| rank),
                     };
                 }
                 // Too few servers are there in this moment for the copies that it wants.
@@ -140,7 +151,9 @@ impl<'a> Rank<'a> {
             "rank {rank} has begun step {step} at {home}, where {:?} is wanted",
             demand.contracts()
         );
-        if !demand.wants(&field(), step) {
+        let is_wanted = demand.wants(&field(), step);
+        let puts_mesh = self.plan.statics && step == 0;
+        if !is_wanted && !puts_mesh {
             self.book.on_ended(self.run, step, &demand)?;
             return self.end(step, &[]).await.or_else(|error| match error.kind {
                 // It has put nothing: the next step finds another home.
@@ -149,9 +162,12 @@ impl<'a> Rank<'a> {
             });
         }
         let mut written = Vec::new();
-        for number in 0..self.plan.blocks {
+        let blocks = if is_wanted { self.plan.blocks } else { 0 };
+        let blocks = (0..blocks).map(|number| Block { number, is_static: false });
+        let mesh = puts_mesh.then_some(Block { number: MESH_BLOCK, is_static: true });
+        for block in blocks.chain(mesh) {
             loop {
-                match self.put(step, number).await {
+                match self.put(step, block).await {
                     Err(error) if error.kind == ErrorKind::Unreachable => {
                         self.move_step(step, &mut written).await?;
                     }
@@ -177,13 +193,7 @@ impl<'a> Rank<'a> {
         self.book.on_ended(self.run, step, &self.demand)?;
         self.note_placed(step, &[]);
         if self.plan.options.copies() > 0 {
-            let Rank { run, plan, .. } = self;
-            self.book.acknowledged(
-                *run,
-                step,
-                plan.rank,
-                written.iter().filter_map(|w| w.location).collect(),
-            );
+            self.note_acknowledged(step, &written);
         } else {
             self.ended.push_back(Ended { step, written });
             if self.ended.len() > REMEMBERED {
@@ -193,9 +203,21 @@ impl<'a> Rank<'a> {
         Ok(())
     }
 
+    /// The group has said that what was put in a step is kept.
+    fn note_acknowledged(&self, step: StepNumber, written: &[Written]) {
+        let (mesh, blocks): (Vec<_>, Vec<_>) = written.iter().partition(|written| written.block.is_static);
+        for (step, written) in [(step, blocks), (STATIC_STEP, mesh)] {
+            if !written.is_empty() {
+                let places = written.iter().filter_map(|written| written.location).collect();
+                self.book.acknowledged(self.run, step, self.plan.rank, places);
+            }
+        }
+    }
+
     /// Says which blocks of the open step others hold, too.
     fn note_placed(&self, step: StepNumber, written: &[Written]) {
-        let placed = written.iter().filter(|written| written.placed).filter_map(|written| written.location);
+        let of_step = written.iter().filter(|written| written.placed && !written.block.is_static);
+        let placed = of_step.filter_map(|written| written.location);
         self.book.placed(self.run, step, self.plan.rank, placed.collect());
     }
 
@@ -213,24 +235,15 @@ impl<'a> Rank<'a> {
         }
     }
 
-    async fn put(&mut self, step: StepNumber, number: u64) -> Result<Written> {
-        let bytes = content(self.run, step, self.plan.rank, number);
+    async fn put(&mut self, step: StepNumber, block: Block) -> Result<Written> {
+        let step = if block.is_static { STATIC_STEP } else { step };
+        let bytes = content(self.run, step, self.plan.rank, block.number);
         let shape = [bytes.len() as u64];
-        let at = self.begins(number);
-        let mut put = PutBlock {
-            field: FIELD.into(),
-            number,
-            part: 0,
-            level: 0,
-            extent: Extent::new(Some(&[at]), &shape, &[], &[])?,
-            stats: None,
-            of_field: false,
-            bytes: BytesLocation::Payload,
-        };
+        let mut put = self.message(block, shape[0], BytesLocation::Payload)?;
         let home = &mut self.home;
         let Some(arena) = &home.arena else {
             let (answer, _) = home.caller.ask(&Request::Put(put), Some(bytes)).await?;
-            return written(number, None, &answer);
+            return written(block, None, &answer);
         };
         let reserve = writing::Request::Reserve { bytes: shape[0], patience_ms: PATIENCE.as_millis() as u64 };
         let writing::Reply::Granted(grant) = home.caller.call(&reserve).await?;
@@ -241,7 +254,22 @@ impl<'a> Rank<'a> {
         let (server, generation) = (home.caller.server, grant.generation);
         let mine = Location { server, arena: grant.arena, offset, bytes: shape[0], generation };
         let answer = home.caller.call(&Request::Put(put)).await?;
-        written(number, Some(mine), &answer)
+        written(block, Some(mine), &answer)
+    }
+
+    /// What a home is told of a block of so many bytes.
+    fn message(&self, block: Block, bytes: u64, place: BytesLocation) -> Result<PutBlock> {
+        let at = self.begins(block.number);
+        Ok(PutBlock {
+            field: if block.is_static { MESH } else { FIELD }.into(),
+            number: block.number,
+            part: 0,
+            level: 0,
+            extent: Extent::new(Some(&[at]), &[bytes], &[], &[])?,
+            stats: None,
+            of_field: false,
+            bytes: place,
+        })
     }
 
     /// Where a block begins in the field: none is longer than it is far to the next one.
@@ -250,20 +278,8 @@ impl<'a> Rank<'a> {
     }
 
     /// Tells the home of a block that other servers hold.
-    async fn put_placed(&mut self, number: u64, location: Location) -> Result<()> {
-        let at = self.begins(number);
-        let extent = Extent::new(Some(&[at]), &[location.bytes], &[], &[])?;
-        let bytes = BytesLocation::Placed(location);
-        let put = PutBlock {
-            field: FIELD.into(),
-            number,
-            part: 0,
-            level: 0,
-            extent,
-            stats: None,
-            of_field: false,
-            bytes,
-        };
+    async fn put_placed(&mut self, block: Block, location: Location) -> Result<()> {
+        let put = self.message(block, location.bytes, BytesLocation::Placed(location))?;
         self.home.caller.call(&Request::Put(put)).await.map(drop)
     }
 
@@ -317,20 +333,34 @@ impl Home {
         };
         Ok(Some((Home { caller, arena }, run, below)))
     }
+
+    /// Tells what the rank offers.
+    async fn define(&mut self, plan: &RankPlan) -> Result<()> {
+        for field in fields().into_iter().filter(|field| plan.statics || !field.is_static) {
+            self.caller.call(&Request::Define(field)).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Where a block is that was put: where the answer says that others hold it too, or where it was written to.
-fn written(number: u64, mine: Option<Location>, answer: &Reply) -> Result<Written> {
+fn written(block: Block, mine: Option<Location>, answer: &Reply) -> Result<Written> {
     match answer {
         Reply::Placed(location) => {
             // What lies in memory that is shared can be put again from there.
-            Ok(Written { number, location: Some(*location), placed: mine.is_none() })
+            Ok(Written { block, location: Some(*location), placed: mine.is_none() })
         }
-        Reply::Done => Ok(Written { number, location: mine, placed: false }),
+        Reply::Done => Ok(Written { block, location: mine, placed: false }),
         other => Err(unexpected(other)),
     }
 }
 
 pub(super) fn field() -> Field {
     Field::new(FIELD, Dtype::U8, Some(&[128 * APART]), 1)
+}
+
+/// All that a rank offers.
+fn fields() -> [Field; 2] {
+    let mesh = Field::new(MESH, Dtype::U8, Some(&[128 * APART]), 1);
+    [field(), Field { is_static: true, ..mesh }]
 }

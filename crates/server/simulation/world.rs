@@ -95,6 +95,9 @@ impl World {
             world.members().iter().any(attached)
         };
         self.run_until("the reader to attach", attached)?;
+        if self.plan.company {
+            self.start_company();
+        }
         for rank in 0..self.plan.ranks {
             self.start_rank(rank);
         }

@@ -209,6 +209,7 @@ fn stream_status(stream: &StreamCoordinator) -> Value {
             "dtype": field.dtype.name(),
             "shape": field.shape.as_deref(),
             "ndim": field.ndim,
+            "static": field.is_static,
             "every": field.every,
             "dims": field.dims,
             "units": field.units,

@@ -46,6 +46,9 @@ numbers! {
     FB_START_RESUME = 6,
     FB_TAKE_ALL = 0,
     FB_TAKE_LATEST = 1,
+    FB_SHARE_NONE = 0,
+    FB_SHARE_ON_DEMAND = 1,
+    FB_SHARE_ROUND_ROBIN = 2,
     FB_ON_RANK_LOSS_FAIL = 0,
     FB_ON_RANK_LOSS_GO_ON = 1,
     FB_STATS_NONE = 0,
@@ -89,6 +92,8 @@ sized!(
         reserved2: i32 = 0,
         periodic: *const i32 = std::ptr::null(),
         refinement: *const u32 = std::ptr::null(),
+        is_static: i32 = 0,
+        reserved3: i32 = 0,
     }
 );
 
@@ -152,6 +157,8 @@ sized!(
         missed: u64 = 0,
         rewound: i32 = 0,
         torn: i32 = 0,
+        attempt: u32 = 0,
+        reserved: i32 = 0,
     }
 );
 
@@ -174,6 +181,8 @@ sized!(
         units: *const c_char = std::ptr::null(),
         periodic: [u64; 8] = [0; 8],
         refinement: [u64; 8] = [0; 8],
+        is_static: i32 = 0,
+        reserved: i32 = 0,
     }
 );
 
@@ -306,6 +315,8 @@ sized!(
         on_loss: i32 = 0,
         reserved2: i32 = 0,
         assign: *const c_char = std::ptr::null(),
+        share: i32 = 0,
+        reserved3: i32 = 0,
     }
 );
 

@@ -131,7 +131,7 @@ impl Search<'_> {
 
     /// Whether a step is of the latest run and has all the fields: they may be offered at different steps.
     fn is_readable(&self, step: &Step) -> bool {
-        let has = |name: &String| step.report().fields.iter().any(|field| field.field.name == *name);
+        let has = |name: &String| step.fields().any(|field| field.field.name == *name);
         step.report().id.run >= self.run && self.get.fields.iter().all(has)
     }
 

@@ -116,7 +116,7 @@ pub(super) fn look(common: &Common, ls: &Ls, members: &[u64], listed: &mut Liste
         if let Some(step) = latest.filter(|step| step.report().id.run >= listed.stream.run) {
             listed.latest = Some(held_step(&step, members)?);
             let is_listed = |name: &str| listed.fields.iter().any(|field| field.name == name);
-            let names = step.report().fields.iter().map(|field| &field.field.name[..]);
+            let names = step.fields().map(|field| &field.field.name[..]);
             for name in names.filter(|name| is_listed(name)) {
                 if ls.long {
                     listed.values.push(held_field(&step, name)?);
@@ -138,7 +138,7 @@ fn held_step(step: &Step, members: &[u64]) -> Result<HeldStep> {
 /// Whether what a server held of a step is lost that is gone: its first block is asked for.
 fn is_lost(step: &Step, members: &[u64]) -> Result<bool> {
     let mut asked = Vec::new();
-    for field in &step.report().fields {
+    for field in step.fields() {
         let name = &field.field.name;
         for (index, record) in step.records(name)?.iter().enumerate() {
             let server = u64::from(record.location.server.0);

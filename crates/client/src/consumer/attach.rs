@@ -25,11 +25,19 @@ pub(super) fn next_if_none_came(
     }
 }
 
-/// Whom the reader is told by, from which step on it takes part, and the hosts of all ranks of its cohort.
-pub(super) type Attached = (StepSource, Option<(RunNumber, StepNumber)>, Vec<String>);
+/// What a reader is told when it attaches.
+pub(super) struct Attached {
+    /// Who tells it of steps.
+    pub(super) source: StepSource,
+    /// The run and the step from which on it takes part, unless there has been no run yet.
+    pub(super) from: Option<(RunNumber, StepNumber)>,
+    /// The hosts of all ranks of its cohort.
+    pub(super) hosts: Vec<String>,
+    /// Its number among those with whom it shares steps.
+    pub(super) number: Option<u32>,
+}
 
-/// Attaches at the server that coordinates the stream. Returns the run and the step from which on the reader takes part, unless
-/// there has been no run yet; and the hosts of all ranks of its cohort.
+/// Attaches at the server that coordinates the stream.
 pub(super) fn attach_to(
     group: &Group,
     attach: &Attach,
@@ -41,15 +49,16 @@ pub(super) fn attach_to(
         Request::Attach(Box::new(Attach { patience_ms, ..attach.clone() }))
     };
     let ask = |rpc: &Rpc, left| match rpc.call_within(&request(left), None, left, "to attach")?.message {
-        Reply::Attached { attachment, from, hosts } => {
-            Ok(CoordinatorAnswer::Answer((attachment, from, hosts)))
+        Reply::Attached { attachment, from, hosts, number } => {
+            Ok(CoordinatorAnswer::Answer((attachment, from, hosts, number)))
         }
         Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
         other => Err(unexpected(&other)),
     };
     let asked = group.at_coordinator(&attach.stream, &Role::Consumer, deadline, ask)?;
-    let (server, rpc, (attachment, from, hosts)) = asked;
+    let (server, rpc, (attachment, from, hosts, number)) = asked;
     let rpc = Arc::new(rpc);
     pool.adopt(server, rpc.clone());
-    Ok((StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) }, from, hosts))
+    let source = StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) };
+    Ok(Attached { source, from, hosts, number })
 }

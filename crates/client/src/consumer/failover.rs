@@ -3,10 +3,10 @@
 use crate::connection::group::pause_before_retry;
 use crate::connection::probe::{Liveness, RetryWindow};
 use crate::connection::rpc::lock;
-use crate::consumer::attach::{attach_to, next_if_none_came};
+use crate::consumer::attach::{Attached, attach_to, next_if_none_came};
 use crate::consumer::handle::Consumer;
 use crate::reading::held_steps::StepSource;
-use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, Start};
+use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, Sharer, Start};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::client::consumer::Attach;
@@ -58,8 +58,10 @@ impl Consumer {
             let attach = self.attach_again(held.clone(), before.attachment());
             let until = Instant::now() + left.min(ATTACH_AGAIN);
             match attach_to(&self.group, &attach, &self.held.pool, until) {
-                Ok((source, from, _)) => {
+                Ok(Attached { source, from, number, .. }) => {
                     let mut state = lock(&self.state);
+                    state.number = number;
+                    state.asks.forget();
                     if state.latest.is_none() {
                         state.next = next_if_none_came(self.attach.start, from).or(state.next);
                     }
@@ -101,12 +103,15 @@ impl Consumer {
         });
         let told = || state.told.all();
         let cohort = self.attach.cohort.clone().map(|rank| CohortRank { told: told(), ..rank });
+        let with_number = |sharer| Sharer { number: state.number, told: told(), ..sharer };
+        let sharer = self.attach.sharer.clone().map(with_number);
         Attach {
             start,
             needs: state.needs.clone(),
             held: still_held,
             back: id,
             cohort,
+            sharer,
             ..self.attach.clone()
         }
     }

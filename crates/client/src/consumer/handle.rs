@@ -3,12 +3,14 @@
 use crate::connection::deadline_mutex::DeadlineMutex;
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
-use crate::consumer::attach::{attach_to, next_if_none_came};
+use crate::consumer::attach::{Attached, attach_to, next_if_none_came};
 use crate::consumer::rank::{ToldSteps, rank_of};
+use crate::consumer::sharer::{Asks, sharer_of};
 use crate::declared::ConsumerOptions;
 use crate::reading::held_steps::HeldSteps;
 use crate::reading::seat::Seat;
 use crate::reading::server_pool::ServerPool;
+use crate::reading::statics::LatestStatics;
 use forebay_core::attr::Attrs;
 use forebay_core::contract::NeedsByStep;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -36,6 +38,8 @@ pub struct Consumer {
     /// The attributes that the coordinator told last: it tells them with a step only when they are others, and they are taken off
     /// the steps in the order in which it told these.
     pub(super) attrs: Mutex<Arc<Attrs>>,
+    /// The same of static fields.
+    pub(super) statics: LatestStatics,
 }
 
 #[derive(Debug)]
@@ -49,6 +53,10 @@ pub(super) struct ConsumerState {
     pub(super) latest: Option<StepNumber>,
     /// The latest steps that it was told of: those that another rank may not have heard of, if it is one of several.
     pub(super) told: ToldSteps,
+    /// Its number among those with whom it shares steps, if it does.
+    pub(super) number: Option<u32>,
+    /// What it has asked for of these.
+    pub(super) asks: Asks,
     /// The run and the step from which on this reader is to be told of steps, if it must attach again.
     pub(super) next: Option<(RunNumber, StepNumber)>,
 }
@@ -75,9 +83,11 @@ impl Consumer {
             back: None,
             patience_ms: 0,
             cohort: rank_of(options, &group)?,
+            sharer: sharer_of(options)?,
         };
         let pool = Arc::new(ServerPool::with_pins(group.clone(), Role::Consumer, options.pin_bytes));
-        let (source, from, hosts) = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
+        let attached = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
+        let Attached { source, from, hosts, number } = attached;
         let next = next_if_none_came(options.start, from);
         let (rank, assign) = (options.rank, options.assign);
         let seat = (options.size > 1).then(|| Arc::new(Seat { rank, assign, hosts, group: group.clone() }));
@@ -93,10 +103,13 @@ impl Consumer {
                 needs: options.needs.clone().into(),
                 latest: None,
                 told: ToldSteps::new(options.window),
+                number,
+                asks: Asks::default(),
                 next,
             }),
             seat,
             attrs: Mutex::default(),
+            statics: LatestStatics::default(),
         })
     }
 
@@ -129,6 +142,7 @@ impl Consumer {
             Error::new(ErrorKind::Closed, format!("the consumer of stream '{}' was closed", self.stream));
         if !std::mem::replace(&mut lock(&self.state).closed, true) {
             lock(&self.state).over = Some(closed);
+            drop(self.statics.take());
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
             held_steps.pool.forget_unused_arenas(0, 0);
             let Some(detach) = held_steps.detach(&source) else { return Ok(()) };
@@ -152,6 +166,7 @@ impl Consumer {
 impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.held.guard.is_child() && !lock(&self.state).closed {
+            drop(self.statics.take());
             let source = self.held.source();
             if let Some(detach) = self.held.detach(&source) {
                 let _ = source.rpc.tell(&detach);

@@ -101,11 +101,12 @@ impl Consumer {
 }
 
 /// A newer step, which has missed the one before it, too.
-fn pass_over(source: &StepSource, before: Option<ToldStep>, (mut report, attrs): ToldStep) -> ToldStep {
-    if let Some((before, _)) = before {
+fn pass_over(source: &StepSource, before: Option<ToldStep>, mut newer: ToldStep) -> ToldStep {
+    if let Some(ToldStep { report: before, .. }) = before {
+        let report = &mut newer.report;
         report.missed += before.missed + 1;
         report.rewound |= before.rewound;
         source.release(before.id.run, before.id.step, false);
     }
-    (report, attrs)
+    newer
 }

@@ -5,7 +5,7 @@ use crate::consumer::handle::Consumer;
 use crate::consumer::told::{Told, ToldStep};
 use crate::reading::step::Step;
 use crate::seconds::deadline_after;
-use forebay_core::steps::Take;
+use forebay_core::steps::{Sharing, Take};
 use forebay_core::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ impl Consumer {
                 return Err(over);
             }
             let patience = timeout.unwrap_or(self.group.options().patience());
-            if let Some((report, attrs)) = self.wait_until(deadline_after(patience))? {
-                return Ok(Step::new(self.held.clone(), *report, attrs).with_seat(self.seat.clone()));
+            if let Some(told) = self.wait_until(deadline_after(patience))? {
+                return Ok(self.step(told));
             }
             self.check_window()?;
             let situation = match timeout {
@@ -55,16 +55,21 @@ impl Consumer {
             return Err(over);
         }
         match self.wait_until(Instant::now())? {
-            Some((report, attrs)) => {
-                Ok(Some(Step::new(self.held.clone(), *report, attrs).with_seat(self.seat.clone())))
-            }
+            Some(told) => Ok(Some(self.step(told))),
             None => self.check_window().map(|()| None),
         }
+    }
+
+    fn step(&self, ToldStep { report, attrs, statics }: ToldStep) -> Step {
+        Step::new(self.held.clone(), *report, attrs, statics).with_seat(self.seat.clone())
     }
 
     fn wait_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
         if self.attach.take == Take::Latest {
             return self.newest_until(deadline);
+        }
+        if self.attach.sharer.as_ref().is_some_and(|sharer| sharer.sharing == Sharing::OnDemand) {
+            return self.asked_until(deadline);
         }
         let mut source = self.held.source();
         loop {

@@ -4,6 +4,7 @@ use crate::connection::rpc::lock;
 use crate::consumer::handle::Consumer;
 use crate::reading::block_access::ARENAS_KEPT;
 use crate::reading::held_steps::StepSource;
+use crate::reading::statics::RunStatics;
 use forebay_core::attr::Attrs;
 use forebay_core::steps::StepReport;
 use forebay_core::{ErrorKind, Result};
@@ -11,8 +12,12 @@ use forebay_wire::client::consumer::Event;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A step as it was told, with the attributes of its run.
-pub(super) type ToldStep = (Box<StepReport>, Arc<Attrs>);
+/// A step as it was told, with the attributes and the static fields of its run.
+pub(super) struct ToldStep {
+    pub(super) report: Box<StepReport>,
+    pub(super) attrs: Arc<Attrs>,
+    pub(super) statics: Option<RunStatics>,
+}
 
 /// What came of waiting for a step.
 pub(super) enum Told {
@@ -28,30 +33,32 @@ impl Consumer {
     pub(super) fn listen(&self, source: &StepSource, until: Instant, deadline: Instant) -> Result<Told> {
         let id = source.attachment();
         let what = format!("to tell the next step of stream '{}'", self.stream);
-        let with_attrs = |mut message| {
-            let mut attrs = lock(&self.attrs);
+        // What is let go of thereby is dropped by whoever waits: its server is told.
+        let with_run = |mut message| {
+            let (mut attrs, mut statics) = (lock(&self.attrs), (None, None));
             if let Event::Step { attachment, report } = &mut message
                 && Some(*attachment) == id
-                && let Some(told) = report.attrs.take()
             {
-                *attrs = Arc::from(told);
+                report.attrs.take().into_iter().for_each(|told| *attrs = Arc::from(told));
+                statics = self.statics.on_step(&self.held, report);
             }
-            (message, attrs.clone())
+            (message, attrs.clone(), statics)
         };
         loop {
-            match source.rpc.next_event(until, &what, with_attrs) {
-                Ok((Event::Step { attachment, report }, attrs)) if Some(attachment) == id => {
+            match source.rpc.next_event(until, &what, with_run) {
+                Ok((Event::Step { attachment, report }, attrs, (statics, _))) if Some(attachment) == id => {
                     self.held.pool.forget_unused_arenas(ARENAS_KEPT, report.term);
                     let mut state = lock(&self.state);
                     state.latest = Some(report.id.step);
                     state.told.note(&report);
+                    state.asks.note_step();
                     state.next = Some((report.id.run, report.id.step.saturating_add(1)));
-                    return Ok(Told::Step((report, attrs)));
+                    return Ok(Told::Step(ToldStep { report, attrs, statics }));
                 }
-                Ok((Event::Ended { attachment, end }, _)) if Some(attachment) == id => {
+                Ok((Event::Ended { attachment, end }, ..)) if Some(attachment) == id => {
                     return Err(self.note_over(end.error(&self.stream)));
                 }
-                Ok((Event::Detached { attachment, error }, _)) if Some(attachment) == id => {
+                Ok((Event::Detached { attachment, error }, ..)) if Some(attachment) == id => {
                     return Err(self.note_over(error));
                 }
                 // The event is for an earlier attachment.

@@ -13,6 +13,7 @@ use forebay_core::contract::Association;
 use forebay_core::contract::Statistics;
 use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
+use forebay_core::steps::Sharing;
 use forebay_core::steps::Take;
 
 impl Choice for Association {
@@ -69,6 +70,20 @@ impl Choice for Take {
     const VALUES: &[Named<Self>] = &[
         Named { value: Some(Take::All), number: 0, name: "all", c_name: "FB_TAKE_ALL" },
         Named { value: Some(Take::Latest), number: 1, name: "latest", c_name: "FB_TAKE_LATEST" },
+    ];
+}
+
+impl Choice for Sharing {
+    const WHAT: &str = "share";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Sharing::None), number: 0, name: "none", c_name: "FB_SHARE_NONE" },
+        Named { value: Some(Sharing::OnDemand), number: 1, name: "on-demand", c_name: "FB_SHARE_ON_DEMAND" },
+        Named {
+            value: Some(Sharing::RoundRobin),
+            number: 2,
+            name: "round-robin",
+            c_name: "FB_SHARE_ROUND_ROBIN",
+        },
     ];
 }
 

@@ -11,6 +11,7 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
+use forebay_core::steps::Sharing;
 use forebay_core::steps::Start;
 use forebay_core::steps::Take;
 
@@ -137,6 +138,11 @@ pub struct ConsumerOptions {
     /// shape, cut along its first dimension that is long enough; `Assign::HostRanks`, `Assign::HostRoundRobin` or
     /// `Assign::HostBalanced`, where each rank is given first what lies on its own host.
     pub assign: Assign,
+    /// Whether the steps are shared out among all readers of this `name`: `Sharing::OnDemand`, each step goes to
+    /// the reader that has asked for one first; `Sharing::RoundRobin`, to the next in turn. Readers come and go;
+    /// a step with which one that dies had not finished is given to another one, which is told how often that has
+    /// happened (`attempt`). A reader has finished with a step when it releases it.
+    pub share: Sharing,
 }
 
 impl ConsumerOptions {
@@ -155,6 +161,7 @@ impl ConsumerOptions {
             size: 1,
             on_loss: OnRankLoss::Fail,
             assign: Assign::All,
+            share: Sharing::None,
         }
     }
 }

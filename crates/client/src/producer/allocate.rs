@@ -69,7 +69,7 @@ impl Producer {
         field: &Field,
     ) -> Result<Option<Memory>> {
         let bytes = block.extent.bytes(field.dtype)?;
-        let target = if bytes == 0 { home.clone() } else { self.target_of(block, home)? };
+        let target = if bytes == 0 { home.clone() } else { self.target_of(block, field, home)? };
         let Some(arena) = &target.arena else {
             return Err(Error::unsupported(
                 "the server is on another host: use put, which sends from where the data lies",

@@ -6,7 +6,7 @@ use crate::producer::rank::Producer;
 use crate::producer::staging::OpenPhase;
 use crate::producer::state::{OpenStep, ProducerState, no_step};
 use crate::put_target::PutTarget;
-use forebay_core::ids::StepNumber;
+use forebay_core::ids::{STATIC_STEP, StepNumber};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::block::Grant;
 use forebay_wire::client::producer::{Reply, Request};
@@ -123,16 +123,20 @@ impl Producer {
         Ok((state, None))
     }
 
-    /// Whether something wants this field at the current step. Never waits.
+    /// Whether something wants this field at the current step; one that is static is always wanted. Never waits.
     pub fn demanded(&self, field: &str) -> Result<bool> {
         let state = self.state()?;
         let step = state.open.as_ref().ok_or_else(|| no_step("asking for demand"))?.step;
-        Ok(state.staging.is_active() && state.demand.wants(state.field(&self.stream, field)?, step))
+        let field = state.field(&self.stream, field)?;
+        Ok(state.staging.is_active() && (field.is_static || state.demand.wants(field, step)))
     }
 }
 
 /// Checks that no step is open, and that step numbers grow.
 fn check_order(state: &ProducerState, step: StepNumber) -> Result<()> {
+    if step == STATIC_STEP {
+        return Err(Error::invalid(format!("a step of number {step}: the highest is {}", STATIC_STEP - 1)));
+    }
     if let Some(open) = &state.open {
         return Err(Error::step_order(format!(
             "step {} is begun, end it before step {step}; one that an exception left cannot be ended: close the \

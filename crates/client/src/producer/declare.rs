@@ -12,8 +12,8 @@ use forebay_wire::client::producer::Request;
 use std::sync::Arc;
 
 impl Producer {
-    /// Adds a field to the output contract, or changes its global shape from the next step on. Waits for an
-    /// answer.
+    /// Adds a field to the output contract, or changes its global shape from the next step on. One that is static is declared
+    /// before the first step, and put in it. Waits for an answer.
     pub fn array(&self, field: Field) -> Result<()> {
         let field = Field { sequence: self.sequence, ..field };
         let _rank = self.lock_rank()?;
@@ -21,6 +21,12 @@ impl Producer {
         field.check()?;
         if state.open.is_some() {
             return Err(Error::step_order(format!("field '{}' cannot be defined within a step", field.name)));
+        }
+        if let (true, Some(last)) = (field.is_static, state.last) {
+            return Err(Error::step_order(format!(
+                "field '{}' is static: it is declared before the first step of this rank, and step {last} was begun",
+                field.name
+            )));
         }
         drop(state);
         self.ask_home_between_steps(|home| home.call(&Request::Define(field.clone()), "to take a field"))?;

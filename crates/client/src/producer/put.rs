@@ -117,8 +117,14 @@ impl Producer {
         }
         let name = format_args!("block {} of rank {}", block.number, self.rank());
         check_block_fits(&field, name, block.level, &block.extent)?;
-        let ProducerState { open, species, staging, demand, .. } = state;
+        let ProducerState { open, species, staging, demand, counts, .. } = state;
         let open = open.as_mut().ok_or_else(|| no_step("a put"))?;
+        if field.is_static && counts.begun > 1 {
+            return Err(Error::step_order(format!(
+                "field '{}' is static: it is put once, in the first step of this rank, and not at step {}",
+                block.field, open.step
+            )));
+        }
         species.check(&mut open.counts, block)?;
         if !open.keys.insert((block.field.to_owned(), block.number)) {
             return Err(Error::conflict(format!(
@@ -155,7 +161,7 @@ impl Producer {
             self.publish(home, StoredBlock { put, place: BytesPlace::Message })?;
             return Ok(Outcome::Staged);
         }
-        let target = self.target_of(block, home)?;
+        let target = self.target_of(block, field, home)?;
         match self.stage_at((&target, home), block, field, source) {
             Err(error) if self.on_target_lost(&target, home, &error) => {
                 self.stage_at((home, home), block, field, source)

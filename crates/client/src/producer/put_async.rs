@@ -41,7 +41,7 @@ impl Producer {
             return self.stage(block, field, source);
         }
         // Of a block that another server is to hold, the home is told only when that server has it.
-        if !Arc::ptr_eq(&self.target_of(block, &home)?, &home) {
+        if !Arc::ptr_eq(&self.target_of(block, field, &home)?, &home) {
             return self.stage(block, field, source);
         }
         self.make_way()?;

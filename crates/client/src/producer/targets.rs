@@ -6,6 +6,7 @@ use crate::producer::rank::Producer;
 use crate::producer::stored_block::BytesPlace;
 use crate::put_target::PutTarget;
 use forebay_core::block::Location;
+use forebay_core::contract::Field;
 use forebay_core::ids::{BlockKey, ServerId, StepNumber};
 use forebay_core::{ErrorKind, Result};
 use forebay_wire::client::block::{BytesLocation, Grant};
@@ -14,8 +15,17 @@ use forebay_wire::connection::Role;
 use std::sync::Arc;
 
 impl Producer {
-    /// The server that is to hold a block, connected to at first use; the home server in the place of one that is gone.
-    pub(super) fn target_of(&self, block: &BlockPart<'_>, home: &Arc<PutTarget>) -> Result<Arc<PutTarget>> {
+    /// The server that is to hold a block, connected to at first use; the home server in the place of one that is gone, and of
+    /// what belongs to no step.
+    pub(super) fn target_of(
+        &self,
+        block: &BlockPart<'_>,
+        field: &Field,
+        home: &Arc<PutTarget>,
+    ) -> Result<Arc<PutTarget>> {
+        if field.is_static {
+            return Ok(home.clone());
+        }
         let key = BlockKey { part: block.part, ..BlockKey::whole(self.rank(), block.number) };
         let members = lock(&self.state).open.as_ref().and_then(|open| open.members.clone());
         let known = members.unwrap_or_else(|| self.group.known());

@@ -55,7 +55,7 @@ impl Step {
 
     /// A view of one of the blocks of a list that was made of this step.
     pub fn show(&self, list: &BlockList, index: usize) -> Result<BlockView> {
-        let hold = self.hold()?;
+        let hold = self.hold_of(&list.field)?;
         self.view(&list.field, &list.seen(index)?, &hold)
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::rpc::{Rpc, lock};
 use crate::fork::ForkGuard;
 use crate::reading::server_pool::ServerPool;
-use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep};
 use forebay_wire::client::consumer::Request;
 use forebay_wire::client::worker;
@@ -18,7 +18,7 @@ pub(crate) struct HeldSteps {
     pub(crate) pool: Arc<ServerPool>,
     /// Replaced when the server that coordinated the stream has died.
     source: Mutex<StepSource>,
-    /// The steps of which a handle or an array lives; whether only arrays live.
+    /// The steps of which a handle or an array lives, and the runs whose static fields are held; whether only arrays live.
     held: Mutex<BTreeMap<(RunNumber, StepNumber), bool>>,
 }
 
@@ -126,9 +126,9 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Holds a step whose blocks have so many bytes, as far as they are known.
+    /// Holds a step whose blocks have so many bytes, as far as they are known. With static fields nobody has to finish.
     pub(super) fn new(held: Arc<HeldSteps>, run: RunNumber, step: StepNumber, bytes: u64) -> Hold {
-        lock(&held.held).insert((run, step), false);
+        lock(&held.held).insert((run, step), step == STATIC_STEP);
         Hold { held, run, step, bytes: AtomicU64::new(bytes), pinned: AtomicU64::new(0) }
     }
 

@@ -31,8 +31,8 @@ impl Step {
     /// Views of those of a field's blocks that are this rank's, in the order of ranks and numbers, as the reader was opened to
     /// have them assigned (`assign`); of a reader that is not parallel all of them. Otherwise as [`Step::blocks`].
     pub fn mine(&self, name: &str) -> Result<Vec<BlockView>> {
-        let hold = self.hold()?;
         let (found, records) = self.found_records(name)?;
+        let hold = self.hold_of(&found.field)?;
         self.mine_of(found, &records).iter().map(|block| self.view(&found.field, block, &hold)).collect()
     }
 

@@ -24,8 +24,8 @@ impl Step {
     /// Copies rows from the one of this number on into `target`, whose first extent says how many; its others are those of a row.
     /// They are counted from 0 over all blocks, in the order of ranks and of numbers. Only what is read is fetched.
     pub fn read_rows(&self, name: &str, first: u64, target: &mut Target<'_>) -> Result<()> {
-        let _hold = self.hold()?;
         let (field, records) = self.in_rows(name)?;
+        let _hold = self.hold_of(&field)?;
         let shape: Dims = target.shape().into();
         let mut offset: Dims = shape.iter().map(|_| 0).collect();
         if let Some(row) = offset.first_mut() {
@@ -34,7 +34,7 @@ impl Step {
         let step = shape.iter().map(|_| 1).collect();
         let selection = Selection { offset, shape, step };
         field.span_of(&selection)?;
-        assemble::read(&self.source(), &field, &records, &selection, Holes::Refused, target)
+        assemble::read(&self.source_of(&field), &field, &records, &selection, Holes::Refused, target)
             .map_err(|error| self.explained(error))
     }
 

@@ -11,10 +11,11 @@ use crate::reading::held_steps::{HeldSteps, Hold};
 use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
 use crate::reading::share::Share;
+use crate::reading::statics::{RunStatics, StaticFields};
 use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::StepNumber;
+use forebay_core::ids::{Epoch, StepId, StepNumber};
 use forebay_core::parts::place_in_block;
 use forebay_core::region::Region;
 use forebay_core::selection::Selection;
@@ -33,26 +34,43 @@ pub struct Step {
     held: Arc<HeldSteps>,
     report: Arc<StepReport>,
     attrs: Arc<Attrs>,
-    hold: Mutex<Option<Arc<Hold>>>,
+    /// The static fields of its run.
+    statics: Option<Arc<StaticFields>>,
+    holds: Mutex<Option<Holds>>,
     /// Which rank of a parallel reader has it.
     pub(super) seat: Option<Arc<Seat>>,
     lookups: Mutex<LookupCache>,
 }
 
+/// What keeps the blocks of a step, and those of static fields.
+#[derive(Debug, Clone)]
+struct Holds {
+    step: Arc<Hold>,
+    statics: Arc<Hold>,
+}
+
 impl Step {
-    pub(crate) fn new(held: Arc<HeldSteps>, mut report: StepReport, attrs: Arc<Attrs>) -> Step {
+    pub(crate) fn new(
+        held: Arc<HeldSteps>,
+        mut report: StepReport,
+        attrs: Arc<Attrs>,
+        statics: Option<RunStatics>,
+    ) -> Step {
         let attrs = match report.own_attrs.take() {
             Some(own) => Arc::new(attrs.with_those_of_step(&own)),
             None => attrs,
         };
         let blocks = report.fields.iter().flat_map(|field| &field.blocks);
         let bytes = blocks.map(|block| block.location.bytes).sum();
-        let hold = Hold::new(held.clone(), report.id.run, report.id.step, bytes);
+        let step = Arc::new(Hold::new(held.clone(), report.id.run, report.id.step, bytes));
+        let (statics, hold) = statics.map(|statics| (statics.fields, statics.hold)).unzip();
+        let holds = Holds { statics: hold.flatten().unwrap_or_else(|| step.clone()), step };
         Step {
             held,
             report: Arc::new(report),
             attrs,
-            hold: Mutex::new(Some(Arc::new(hold))),
+            statics,
+            holds: Mutex::new(Some(holds)),
             seat: None,
             lookups: Mutex::default(),
         }
@@ -69,7 +87,7 @@ impl Step {
         self.report.id.step
     }
 
-    /// All that was told of it.
+    /// All that was told of it but for static fields, which belong to its run.
     pub fn report(&self) -> &StepReport {
         &self.report
     }
@@ -79,8 +97,14 @@ impl Step {
         &self.attrs
     }
 
-    pub(super) fn hold(&self) -> Result<Arc<Hold>> {
-        lock(&self.hold).clone().ok_or_else(|| {
+    /// What keeps the blocks of one of its fields.
+    pub(super) fn hold_of(&self, field: &Field) -> Result<Arc<Hold>> {
+        let Holds { step, statics } = self.holds()?;
+        Ok(if field.is_static { statics } else { step })
+    }
+
+    fn holds(&self) -> Result<Holds> {
+        lock(&self.holds).clone().ok_or_else(|| {
             Error::new(
                 ErrorKind::Closed,
                 format!("{} was released: read it before you go on to the next", self.report.id),
@@ -88,9 +112,15 @@ impl Step {
         })
     }
 
+    /// Its fields, and the static ones of its run.
+    pub fn fields(&self) -> impl Iterator<Item = &FieldReport> {
+        let statics = self.statics.iter().flat_map(|statics| &statics.fields);
+        self.report.fields.iter().chain(statics)
+    }
+
     fn find(&self, name: &str) -> Result<&FieldReport> {
-        self.report.fields.iter().find(|found| found.field.name == name).ok_or_else(|| {
-            let known: Vec<_> = self.report.fields.iter().map(|found| &found.field.name[..]).collect();
+        self.fields().find(|found| found.field.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.fields().map(|found| &found.field.name[..]).collect();
             Error::not_found(format!(
                 "field '{name}' is not part of {}; it has {}. Is the field in the contract, with a period that meets this \
                  step, and did a rank put it?",
@@ -150,8 +180,8 @@ impl Step {
     /// of a block lies apart in it; over the network it is fetched. `only` chooses by record.
     pub fn blocks(&self, name: &str, only: impl Fn(&BlockRecord) -> bool) -> Result<Vec<BlockView>> {
         self.held.guard.check("consumer")?;
-        let hold = self.hold()?;
         let found = self.find_data(name)?;
+        let hold = self.hold_of(&found.field)?;
         let records = self.lookup_needed(found)?;
         let seen = seen_of(found, &records);
         let chosen = seen.iter().filter(|block| only(block.record));
@@ -161,8 +191,8 @@ impl Step {
     /// A view of one block of a field, by its place among the records.
     pub fn block(&self, name: &str, index: usize) -> Result<BlockView> {
         self.held.guard.check("consumer")?;
-        let hold = self.hold()?;
         let found = self.find_data(name)?;
+        let hold = self.hold_of(&found.field)?;
         let records = self.lookup_needed(found)?;
         let seen = seen_of(found, &records);
         let block = seen.get(index).ok_or_else(|| {
@@ -175,8 +205,8 @@ impl Step {
     /// In a worker: views of those of a field's blocks that are its share.
     pub fn own_blocks(&self, name: &str, share: &Share) -> Result<Vec<BlockView>> {
         self.held.guard.check("consumer")?;
-        let hold = self.hold()?;
         let found = self.find_data(name)?;
+        let hold = self.hold_of(&found.field)?;
         let records = match share.beside_all {
             true => Records::Told(&found.blocks),
             false => self.lookup_needed(found)?,
@@ -205,19 +235,27 @@ impl Step {
         if found.registered == 0 {
             return Ok(Records::Told(&found.blocks));
         }
-        // Only while the step is held do the owners know it.
-        let _hold = self.hold()?;
-        if let Some(records) = lock(&self.lookups).get(&found.field.name, region) {
+        // Only while it is held do the owners know it.
+        let hold = self.hold_of(&found.field)?;
+        let (id, lookups, _) = self.told_of(&found.field);
+        if let Some(records) = lock(lookups).get(&found.field.name, region) {
             return Ok(Records::Asked(records));
         }
-        let records = Arc::new(find_records(&self.held.pool, &self.report.id, found, region)?);
+        let records = Arc::new(find_records(&self.held.pool, id, found, region)?);
         if region.is_none() {
-            let hold = self.hold()?;
             let asked: u64 = records.iter().map(|record| record.location.bytes).sum();
             hold.bytes.fetch_add(asked, Ordering::Relaxed);
         }
-        lock(&self.lookups).put(&found.field.name, region, records.clone());
+        lock(lookups).put(&found.field.name, region, records.clone());
         Ok(Records::Asked(records))
+    }
+
+    /// What a field is held under, what was asked of its blocks, and in which term it was told.
+    fn told_of(&self, field: &Field) -> (&StepId, &Mutex<LookupCache>, Epoch) {
+        match self.statics.as_deref().filter(|_| field.is_static) {
+            Some(statics) => (&statics.id, &statics.lookups, statics.term),
+            None => (&self.report.id, &self.lookups, self.report.term),
+        }
     }
 
     pub(super) fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
@@ -248,7 +286,7 @@ impl Step {
         }
         let (offset, bytes) = (record.location.offset, record.location.bytes);
         let pool = &self.held.pool;
-        if let Some(arena) = pool.arena(&record.location, self.report.term)? {
+        if let Some(arena) = pool.arena(&record.location, self.told_of(&field).2)? {
             let apart = place.as_ref().is_some_and(|place| !place.is_contiguous_in(&stored));
             if apart || pool.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
                 let mut copy = pool.buffers.take(seen.location.bytes as usize);
@@ -292,19 +330,19 @@ impl Step {
         target: &mut Target<'_>,
     ) -> Result<()> {
         self.held.guard.check("consumer")?;
-        let _hold = self.hold()?;
         let found = self.find_data(name)?;
+        let _hold = self.hold_of(&found.field)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
-        let from = self.source();
+        let from = self.source_of(&found.field);
         check_needed(&from.step, found, selection)?;
         let read = assemble::read(&from, &found.field, &records, selection, holes, target);
         read.map_err(|error| self.explained(error))
     }
 
-    /// What its blocks are read from.
-    pub(super) fn source(&self) -> assemble::BlockSource<'_> {
-        let (step, term) = (self.report.id.to_string(), self.report.term);
-        assemble::BlockSource { pool: &self.held.pool, step, term }
+    /// What the blocks of a field are read from.
+    pub(super) fn source_of(&self, field: &Field) -> assemble::BlockSource<'_> {
+        let (id, _, term) = self.told_of(field);
+        assemble::BlockSource { pool: &self.held.pool, step: id.to_string(), term }
     }
 
     /// Says why something of a step was not put, where that is known.
@@ -329,8 +367,8 @@ impl Step {
     /// Which of the selected elements of a field were put, as disjoint boxes of the selection. Moves no data.
     pub fn covered(&self, name: &str, selection: &Selection) -> Result<Vec<Region>> {
         self.held.guard.check("consumer")?;
-        let _hold = self.hold()?;
         let found = self.find_data(name)?;
+        let _hold = self.hold_of(&found.field)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
         check_needed(&self.report.id.to_string(), found, selection)?;
         let parts = assemble::covered(&found.field, &records, selection)?;
@@ -340,11 +378,12 @@ impl Step {
     /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.
     pub fn check_covered(&self, name: &str, selection: &Selection) -> Result<()> {
         self.held.guard.check("consumer")?;
-        let _hold = self.hold()?;
         let found = self.find_data(name)?;
+        let _hold = self.hold_of(&found.field)?;
         let records = self.lookup(found, Some(&found.field.span_of(selection)?))?;
-        check_needed(&self.report.id.to_string(), found, selection)?;
-        let covered = assemble::parts(&self.report.id.to_string(), &found.field, &records, selection);
+        let (id, ..) = self.told_of(&found.field);
+        check_needed(&id.to_string(), found, selection)?;
+        let covered = assemble::parts(&id.to_string(), &found.field, &records, selection);
         covered.map(drop).map_err(|error| self.explained(error))
     }
 
@@ -354,10 +393,10 @@ impl Step {
         if self.held.guard.is_child() {
             return;
         }
-        if let Some(hold) = lock(&self.hold).take()
-            && Arc::strong_count(&hold) > 1
-        {
-            hold.pin();
+        let Some(Holds { step, statics }) = lock(&self.holds).take() else { return };
+        drop(statics);
+        if Arc::strong_count(&step) > 1 {
+            step.pin();
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct Field {
     pub periodic: Vec<bool>,
     /// How many elements of a level lie where one of the level below does; empty or one for each dimension.
     pub refinement: Vec<u32>,
+    /// Whether it belongs to the run: put once, with a rank's first step, and given to every reader whatever that needs.
+    pub is_static: bool,
     /// Of the space: whether each put is the whole array, and takes the place of the one before. One server answers for it.
     pub whole: bool,
 }
@@ -85,6 +87,7 @@ impl Field {
             units: String::new(),
             periodic: Vec::new(),
             refinement: Vec::new(),
+            is_static: false,
             whole: false,
         }
     }
@@ -148,6 +151,9 @@ impl Field {
         if self.every == 0 {
             return fail("its period is 0; use 1 for every step".into());
         }
+        if self.is_static && self.every != 1 {
+            return fail(format!("it is static, so that it is put once, and has a period of {}", self.every));
+        }
         self.sequence.check().map_err(|error| error.during(format!("field '{}'", self.name)))?;
         for (what, given) in [
             ("dims", self.dims.len()),
@@ -207,6 +213,7 @@ impl Field {
             ("first", self.sequence.first.to_string(), other.sequence.first.to_string()),
             ("stride", self.sequence.stride.to_string(), other.sequence.stride.to_string()),
             ("every", self.every.to_string(), other.every.to_string()),
+            ("static", self.is_static.to_string(), other.is_static.to_string()),
             ("association", association(self), association(other)),
             ("dims", format!("{:?}", self.dims), format!("{:?}", other.dims)),
             ("periodic", format!("{:?}", self.periodic), format!("{:?}", other.periodic)),

@@ -93,9 +93,9 @@ impl Needs {
         missing.map(|need| need.field.clone()).collect()
     }
 
-    /// Whether this field, or a part of it, is needed at this step.
+    /// Whether this field, or a part of it, is needed at this step. One that is static belongs to no step.
     pub fn wants(&self, field: &Field, step: StepNumber) -> bool {
-        self.of(&field.name).is_some_and(|terms| terms.period.includes(field, step))
+        !field.is_static && self.of(&field.name).is_some_and(|terms| terms.period.includes(field, step))
     }
 
     /// Checks the needs against a complete offer: every field must be there with what is needed of it, unless it is optional.

@@ -3,10 +3,12 @@
 use crate::Error;
 use crate::contract::{Needs, NeedsByStep};
 use crate::identity::Identity;
-use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use crate::steps::cohort::{Cohort, CohortRecord};
 use crate::steps::matched::Matched;
 use crate::steps::report::HeldStep;
+use crate::steps::run_told::RunTold;
+use crate::steps::share::{Share, ShareRecord};
 use crate::steps::unmatched::Unmatched;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
@@ -86,6 +88,8 @@ pub struct AttachmentRecord {
     pub from: Option<(RunNumber, StepNumber)>,
     /// Which ranks it has, if it is a cohort.
     pub cohort: Option<CohortRecord>,
+    /// Which readers it has, if several share its steps.
+    pub share: Option<ShareRecord>,
 }
 
 /// A closed step that waits for an attachment.
@@ -165,8 +169,10 @@ pub struct Attachment {
     pub reader: Option<Identity>,
     /// The ranks that it has, if it is a cohort.
     pub(super) cohort: Option<Cohort>,
-    /// Whether it remembers attributes, so that they are told only when they are others than before.
-    pub remembers_attrs: bool,
+    /// The readers among which its steps are shared out, if they are.
+    pub(super) share: Option<Share>,
+    /// Whether it remembers attributes and static fields of a run, so that they are told only when they are others than before.
+    pub remembers_run: bool,
     pub(super) phase: Phase,
     pub(super) role: Role,
     /// It takes no part in runs before this one.
@@ -191,7 +197,8 @@ pub struct Attachment {
     pub(super) oldest: bool,
     /// Steps it was told of and has not finished with.
     pub(super) delivered: BTreeSet<(RunNumber, StepNumber)>,
-    /// Steps it was told of, has finished with, and still holds because arrays of them live.
+    /// Steps it was told of, has finished with, and still holds because arrays of them live; and the runs of which it holds the
+    /// static fields.
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
     /// Of a cohort: the first step with which a rank that died had not finished.
     pub(super) unread: Option<(RunNumber, StepNumber)>,
@@ -201,8 +208,8 @@ pub struct Attachment {
     pub(super) missed_before: u64,
     /// The last step it was told of.
     pub(super) last: Option<(RunNumber, StepNumber)>,
-    /// The run and the version of the attributes that it was told last.
-    pub(super) attrs: (RunNumber, u64),
+    /// What it was told of runs; of readers that share steps each one knows that of itself.
+    pub(super) run_told: RunTold,
     /// What the servers were told of it.
     pub(super) told: Option<AttachmentRecord>,
     /// The latest steps of which it needs nothing.
@@ -225,7 +232,8 @@ impl Attachment {
             demands: true,
             reader: None,
             cohort: None,
-            remembers_attrs: true,
+            share: None,
+            remembers_run: true,
             phase: Phase::Waiting,
             role: Role::Reader,
             first_run: 0,
@@ -244,7 +252,7 @@ impl Attachment {
             missed: 0,
             missed_before: 0,
             last: None,
-            attrs: (0, 0),
+            run_told: RunTold::default(),
             told: None,
             unmatched: Unmatched::default(),
             matched: Matched::default(),
@@ -293,11 +301,15 @@ impl Attachment {
         }
     }
 
-    /// Which ranks of a cohort have not finished with a step for which the others wait, for people; `None` if none has to.
+    /// Which ranks of a cohort have not finished with a step for which the others wait, or which of the readers that share steps,
+    /// for people; `None` if none has to.
     pub(super) fn behind(&self) -> Option<String> {
+        if let Some(share) = &self.share {
+            return share.behind(!self.queue.is_empty());
+        }
         let cohort = self.cohort.as_ref().filter(|_| self.delivered.len() >= self.window as usize)?;
         let oldest = self.delivered.first()?;
-        let first = *cohort.readers_of(*oldest).first()?;
+        let first = *cohort.holders.readers_of(*oldest).first()?;
         Some(format!(
             "{} has not finished with step {}, and the window is of {} steps",
             cohort.describe(first),
@@ -389,7 +401,8 @@ impl Attachment {
             Some(told) => {
                 let same = (told.follow, told.delivery, told.take) == (follow, delivery, take)
                     && (told.first_run, told.from) == (first_run, from)
-                    && told.cohort.as_ref() == self.cohort.as_ref().map(|cohort| &cohort.record);
+                    && told.cohort.as_ref() == self.cohort.as_ref().map(|cohort| &cohort.record)
+                    && told.share.as_ref() == self.share.as_ref().map(|share| &share.record);
                 stays && same && told.needs == self.needs
             }
             None => !stays,
@@ -397,9 +410,10 @@ impl Attachment {
         if !known {
             let needs = || self.needs.clone();
             let cohort = || self.cohort.as_ref().map(|cohort| cohort.record.clone());
+            let share = || self.share.as_ref().map(|share| share.record.clone());
             self.told = stays.then(|| {
-                let (needs, cohort) = (needs(), cohort());
-                AttachmentRecord { needs, follow, delivery, take, first_run, from, cohort }
+                let (needs, cohort, share) = (needs(), cohort(), share());
+                AttachmentRecord { needs, follow, delivery, take, first_run, from, cohort, share }
             });
         }
         (!known).then(|| self.told.clone())
@@ -418,13 +432,48 @@ impl Attachment {
             && self.from().is_none_or(|(from, _)| from == run || (self.follow && run > from))
     }
 
-    /// Whether it has to be told of the attributes of a run, at this version. The version 0 has none.
-    pub(super) fn note_attrs_told(&mut self, run: RunNumber, version: u64) -> bool {
-        let (told_run, told) = std::mem::replace(&mut self.attrs, (run, version));
-        match self.remembers_attrs {
-            true => (told_run, told) != (run, version) && (told, version) != (0, 0),
-            false => version > 0,
+    /// What it was told of runs, or one of the readers that share its steps.
+    fn run_told(&mut self, sharer: Option<u32>) -> Option<&mut RunTold> {
+        match (sharer, &mut self.share) {
+            (Some(number), Some(share)) => share.told(number),
+            _ => Some(&mut self.run_told),
         }
+    }
+
+    /// Whether it, or one of the readers that share its steps, has to be told of the attributes of a run, at this version. The
+    /// version 0 has none.
+    pub(super) fn note_attrs_told(&mut self, sharer: Option<u32>, run: RunNumber, version: u64) -> bool {
+        let is_new = self.run_told(sharer).is_some_and(|told| told.note_attrs(run, version));
+        if self.remembers_run { is_new } else { version > 0 }
+    }
+
+    /// The same of the static fields.
+    pub(super) fn note_statics_told(&mut self, sharer: Option<u32>, run: RunNumber, version: u64) -> bool {
+        let is_new = self.run_told(sharer).is_some_and(|told| told.note_statics(run, version));
+        if self.remembers_run { is_new } else { version > 0 }
+    }
+
+    /// It, or one of the readers that share its steps, holds the static fields of a run. Returns whether it did not before.
+    pub(super) fn note_statics_held(&mut self, sharer: Option<u32>, run: RunNumber) -> bool {
+        if let Some(cohort) = &mut self.cohort {
+            cohort.note_given((run, STATIC_STEP));
+        }
+        if let (Some(number), Some(share)) = (sharer, &mut self.share) {
+            share.holders.note(number, (run, STATIC_STEP), true);
+        }
+        self.pinned.insert((run, STATIC_STEP))
+    }
+
+    /// Where it does not remember what it is told of runs, it holds the static fields of one no longer than steps of it: those
+    /// that it holds no more.
+    pub(super) fn take_outdated_statics(&mut self) -> Vec<(RunNumber, StepNumber)> {
+        if self.remembers_run {
+            return Vec::new();
+        }
+        let steps = self.delivered.iter().chain(self.pinned.iter().filter(|(_, step)| *step != STATIC_STEP));
+        let runs: BTreeSet<RunNumber> = steps.map(|(run, _)| *run).collect();
+        let is_outdated = |held: &(RunNumber, StepNumber)| held.1 == STATIC_STEP && !runs.contains(&held.0);
+        self.pinned.extract_if(.., is_outdated).collect()
     }
 
     /// Where a reader of its name goes on: with the first step that it was told of and has not finished with, but for those that
@@ -433,12 +482,23 @@ impl Attachment {
         &self,
         looked_at: &[(RunNumber, StepNumber)],
     ) -> Option<(RunNumber, StepNumber)> {
-        let unread = match &self.cohort {
-            None => self.delivered.iter().find(|step| !looked_at.contains(step)).copied(),
-            Some(cohort) => self.unread.into_iter().chain(cohort.first_unread()).min(),
+        let unread = match (&self.cohort, &self.share) {
+            (Some(cohort), _) => self.unread.into_iter().chain(cohort.holders.first_unread()).min(),
+            // Some may have finished with later ones.
+            (None, Some(_)) => {
+                let waiting = self.queue.front().map(|queued| (queued.run, queued.step));
+                self.delivered.first().copied().into_iter().chain(waiting).min()
+            }
+            (None, None) => self.delivered.iter().find(|step| !looked_at.contains(step)).copied(),
         };
         let after = self.last.map(|(run, step)| (run, step.saturating_add(1)));
         unread.or(after).or_else(|| self.from())
+    }
+
+    /// How many read.
+    pub(super) fn readers(&self) -> u64 {
+        let share = self.share.as_ref().map(Share::count);
+        self.cohort.as_ref().map(Cohort::ranks).or(share).unwrap_or(1)
     }
 
     /// What its readers are called, if they have a name.
@@ -466,10 +526,61 @@ impl Attachment {
         dropped
     }
 
-    /// Whether it is to be told of a step that waits for it.
-    pub(super) fn is_ready(&self) -> bool {
-        self.delivered.len() < self.window as usize + usize::from(self.has_spare)
-            && (self.take == Take::All || self.has_asked)
+    /// Who is to be told of the next step that waits for it, if it is ready: one of the readers that share its steps (`Some`), or
+    /// all that read.
+    pub(super) fn take_next_reader(&mut self) -> Option<Option<u32>> {
+        if let Some(share) = &mut self.share {
+            return share.take_next().map(Some);
+        }
+        let is_ready = self.delivered.len() < self.window as usize + usize::from(self.has_spare)
+            && (self.take == Take::All || self.has_asked);
+        is_ready.then_some(None)
+    }
+
+    /// Whether readers may come back that were told by the coordinator before.
+    pub(super) fn awaits_readers(&self) -> bool {
+        self.is_stand_in() || self.share.as_ref().is_some_and(Share::awaits_some)
+    }
+
+    /// Whether steps that readers were told of may be given to others yet, should those die.
+    pub(super) fn may_give_again(&self) -> bool {
+        self.share.is_some() && !self.delivered.is_empty()
+    }
+
+    /// A step that a reader was told of is to be given to another one: it waits again, before those after it.
+    pub(super) fn queue_again(&mut self, step: (RunNumber, StepNumber)) {
+        self.delivered.remove(&step);
+        let place = self.queue.partition_point(|queued| (queued.run, queued.step) < step);
+        self.queue.insert(place, Queued { run: step.0, step: step.1, missed: 0 });
+    }
+
+    /// One of several readers has finished with a step, or only arrays of it live on there. Returns the same of all of them, if the
+    /// last one has finished with it.
+    pub(super) fn release_by(
+        &mut self,
+        reader: u32,
+        step: (RunNumber, StepNumber),
+        pinned: bool,
+    ) -> Option<bool> {
+        let holders = match (&mut self.cohort, &mut self.share) {
+            (Some(cohort), _) => &mut cohort.holders,
+            (None, Some(share)) => &mut share.holders,
+            (None, None) => return None,
+        };
+        holders.release(reader, step, pinned)
+    }
+
+    /// The steps that its several readers hold.
+    pub(super) fn held_by_readers(&self) -> Vec<(RunNumber, StepNumber)> {
+        let share = self.share.iter().flat_map(|share| share.holders.all());
+        share.map(|(step, _)| step).collect()
+    }
+
+    /// The steps that one of several readers was told of and may still look at.
+    pub(super) fn held_by(&self, reader: u32) -> Vec<(RunNumber, StepNumber)> {
+        let cohort = self.cohort.as_ref().map(|cohort| &cohort.holders);
+        let holders = cohort.or(self.share.as_ref().map(|share| &share.holders));
+        holders.into_iter().flat_map(|holders| holders.of(reader)).map(|(step, _)| step).collect()
     }
 
     /// A step that waits for it is dropped, and counted where it was. `false` if it does not wait for it.
@@ -482,6 +593,9 @@ impl Attachment {
     pub(super) fn drop_at(&mut self, place: usize) -> Option<Queued> {
         let dropped = self.queue.remove(place)?;
         self.note_dropped(dropped.run, dropped.step);
+        if let Some(share) = &mut self.share {
+            share.forget((dropped.run, dropped.step));
+        }
         match self.queue.get_mut(place) {
             Some(next) => next.missed += dropped.missed + 1,
             None => self.missed += dropped.missed + 1,
@@ -517,7 +631,10 @@ impl Attachment {
             self.pinned.insert((run, step));
         }
         if let Some(cohort) = self.cohort.as_mut().filter(|_| !pinned) {
-            cohort.forget((run, step));
+            cohort.holders.forget((run, step));
+        }
+        if let Some(share) = self.share.as_mut().filter(|_| !pinned) {
+            share.forget((run, step));
         }
         let of_step = |before: &HeldStep| (before.run, before.step) == (run, step);
         if pinned {

@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for FieldContribution {
 /// A rank ended a step, or is gone in the middle of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepContribution {
-    /// Which step.
+    /// Which step; [`crate::ids::STATIC_STEP`] if these are static fields.
     pub step: StepNumber,
     /// Physical time.
     pub time: f64,
@@ -70,4 +70,12 @@ pub struct StepContribution {
     pub torn: bool,
     /// The servers that hold or know blocks which are not told here.
     pub servers: Vec<ServerId>,
+}
+
+impl StepContribution {
+    /// The servers that hold or know something of it, beside the one that tells it.
+    pub(super) fn holders(&self) -> impl Iterator<Item = ServerId> {
+        let blocks = self.fields.iter().flat_map(|field| &field.blocks);
+        blocks.map(|block| block.location.server).chain(self.servers.iter().copied())
+    }
 }

@@ -7,6 +7,7 @@ mod producers;
 mod readers;
 mod retention;
 mod sanity;
+mod sharing;
 mod takeover;
 
 use crate::attr::Attrs;
@@ -162,7 +163,7 @@ impl StreamCoordinator {
 
     /// Whether nothing but what is told of its past would be lost by forgetting it.
     pub fn is_idle(&self) -> bool {
-        let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.steps.is_empty();
+        let done = |run: &Run| (run.is_over() || run.ranks.is_empty()) && run.all_held().next().is_none();
         self.attachments.is_empty()
             && self.gatherings.is_empty()
             && self.refused_gatherings.is_empty()
@@ -185,7 +186,7 @@ impl StreamCoordinator {
     pub fn status(&self) -> StreamStatus {
         let run = self.runs.get(&self.last_run);
         let open = |run: &Run| run.ranks.values().filter(|rank| rank.state == RankState::Open).count() as u32;
-        let steps = || self.runs.values().flat_map(|run| run.steps.values());
+        let steps = || self.runs.values().flat_map(Run::all_held).map(|(_, step)| step);
         let attached = self.attachments.values().filter(|attachment| !attachment.is_stand_in());
         StreamStatus {
             name: self.name.clone(),
@@ -225,11 +226,11 @@ impl StreamCoordinator {
         let fields = offered().map(|field| Offered {
             field: field.name.clone(),
             dtype: field.dtype,
-            steps: field.outputs(),
+            steps: (!field.is_static).then(|| field.outputs()),
             bytes: field.bytes(),
             readers: attached().filter(|attachment| attachment.demanded().of(&field.name).is_some()).count()
                 as u64,
-            staged: run.and_then(|run| run.staged.get(&field.name).copied()),
+            staged: run.and_then(|run| run.staged_of(field)),
         });
         Matching {
             run: self.last_run(),
@@ -241,9 +242,9 @@ impl StreamCoordinator {
 
     /// How many blocks it knows itself, and about how many bytes that takes.
     pub fn directory_size(&self) -> (u64, u64) {
-        let steps = self.runs.values().flat_map(|run| run.steps.values());
+        let steps = self.runs.values().flat_map(Run::all_held);
         steps
-            .flat_map(|step| step.fields.values())
+            .flat_map(|(_, step)| step.fields.values())
             .fold((0, 0), |sum, index| (sum.0 + index.blocks().len() as u64, sum.1 + index.bytes()))
     }
 
@@ -259,17 +260,6 @@ impl StreamCoordinator {
 
     pub(super) fn step_id(&self, run: RunNumber, step: StepNumber) -> StepId {
         StepId { stream: self.name.clone(), run, step }
-    }
-
-    /// Looks up the closed step of the latest run with this number, for reads by number.
-    pub fn find_step(&self, step: StepNumber, needs: &Needs) -> Option<crate::steps::report::StepReport> {
-        let run =
-            self.runs.values().rev().find(|run| run.steps.get(&step).is_some_and(|step| step.is_closed()))?;
-        let id = StepId { stream: self.name.clone(), run: run.number, step };
-        let mut report = run.steps.get(&step)?.report(id, needs);
-        report.ranks = run.options.size;
-        report.attrs = (!run.offer.attrs.is_empty()).then(|| Box::new(run.offer.attrs.clone()));
-        Some(report)
     }
 }
 

@@ -149,10 +149,10 @@ impl Gathering {
         let start = catch_up(&come, &mut cohort);
         for (rank, coming) in &come {
             for held in &coming.attachment.held_before {
-                cohort.note_held(*rank, (held.run, held.step), held.pinned);
+                cohort.holders.note(*rank, (held.run, held.step), held.pinned);
             }
         }
-        let held = cohort.held().map(|((run, step), pinned)| HeldStep { run, step, pinned }).collect();
+        let held = cohort.holders.all().map(|((run, step), pinned)| HeldStep { run, step, pinned }).collect();
         // One may know of a later change of the contract than others.
         let newest = |one: Coming, other: Coming| {
             if other.attachment.needs.is_newer_than(&one.attachment.needs) { other } else { one }
@@ -194,7 +194,7 @@ fn catch_up(come: &BTreeMap<u32, Coming>, cohort: &mut Cohort) -> Start {
         let lacking = come.iter().filter(|(_, coming)| !coming.was_told(&step)).map(|(rank, _)| *rank);
         let lacking: Vec<u32> = lacking.collect();
         if !lacking.is_empty() && before.replace((step.run, step.step)) != Some((step.run, step.step)) {
-            lacking.iter().for_each(|rank| cohort.note_held(*rank, (step.run, step.step), false));
+            lacking.iter().for_each(|rank| cohort.holders.note(*rank, (step.run, step.step), false));
             cohort.catch_up.push_back(CatchUp { step, lacking });
         }
     }

@@ -5,7 +5,7 @@ use crate::attr::{Attr, Attrs};
 use crate::contract::Field;
 use crate::demand::Demand;
 use crate::identity::Identity;
-use crate::ids::{RunNumber, StepId, StepNumber, Timestamp};
+use crate::ids::{RunNumber, STATIC_STEP, StepId, StepNumber, Timestamp};
 use crate::seeded::{Bug, seeded};
 use crate::steps::contribution::StepContribution;
 use crate::steps::options::RunOptions;
@@ -128,7 +128,7 @@ pub struct RankLedger {
     away: bool,
     /// How it ended, if it has.
     pub gone: Option<RankEnd>,
-    /// What it has ended and was not freed yet.
+    /// What it has ended and was not freed yet; its static fields under [`STATIC_STEP`].
     pub steps: BTreeMap<StepNumber, Arc<StepContribution>>,
 }
 
@@ -144,6 +144,9 @@ impl RankLedger {
     }
 
     fn note_safe_to(&mut self, step: StepNumber) {
+        if step == STATIC_STEP {
+            return;
+        }
         self.safe_below = self.safe_below.max(step.saturating_add(1));
     }
 }
@@ -211,7 +214,9 @@ impl Ledger {
     ) -> usize {
         let rank = self.run_mut(stream, run).and_then(|run| run.ranks.get_mut(&rank));
         rank.map_or(0, |rank| {
-            rank.below = rank.below.max(ended.step.saturating_add(1));
+            if ended.step != STATIC_STEP {
+                rank.below = rank.below.max(ended.step.saturating_add(1));
+            }
             rank.steps.insert(ended.step, ended);
             rank.steps.len()
         })
@@ -392,9 +397,8 @@ impl Ledger {
         }
         for ((stream, number), run) in &self.runs {
             for (rank, state) in &run.ranks {
-                if let Some((step, _)) =
-                    state.steps.last_key_value().filter(|(step, _)| **step >= state.below)
-                {
+                let last = state.steps.range(..STATIC_STEP).next_back();
+                if let Some((step, _)) = last.filter(|(step, _)| **step >= state.below) {
                     return Err(format!(
                         "rank {rank} of run {number} of stream '{stream}' has ended step {step}, but none from {} on",
                         state.below

@@ -40,7 +40,7 @@ impl Matched {
         }
     }
 
-    /// What is needed of these fields, which are offered by this run.
+    /// What is needed at which steps of these fields, which are offered by this run. Static ones belong to none.
     pub(super) fn matches<'a>(
         &self,
         run: RunNumber,
@@ -49,7 +49,7 @@ impl Matched {
     ) -> Vec<FieldMatch> {
         let last = |field: &Field| self.last.get(&field.name).copied().filter(|_| self.run == run);
         let one = |field: &Field| {
-            let terms = needs.of(&field.name)?;
+            let terms = needs.of(&field.name).filter(|_| !field.is_static)?;
             let part = terms.part.clone().filter(|_| field.shape.is_some());
             let needed = match (&part, &field.shape) {
                 (Some(part), Some(shape)) => part

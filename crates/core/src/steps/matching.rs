@@ -37,12 +37,12 @@ pub struct Offered {
     pub field: String,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// At which steps it is offered.
-    pub steps: Sequence,
-    /// How many bytes it has at a step; `None` if it has no global shape.
+    /// At which steps it is offered; `None` of one that is static.
+    pub steps: Option<Sequence>,
+    /// How many bytes it has, at a step; `None` if it has no global shape.
     pub bytes: Option<u64>,
     /// How many readers need it.
     pub readers: u64,
-    /// The last step at which something of it was staged, and how many bytes.
-    pub staged: Option<(StepNumber, u64)>,
+    /// The last step at which something of it was staged (`None` of one that is static), and how many bytes.
+    pub staged: Option<(Option<StepNumber>, u64)>,
 }

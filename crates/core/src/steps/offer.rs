@@ -112,8 +112,14 @@ impl Offer {
         self.fields.values().filter(move |field| needs.wants(field, step))
     }
 
-    /// Whether something of a step is needed.
+    /// Whether something of a step is needed. Those who need nothing but static fields are told of each.
     pub(super) fn is_wanted(&self, needs: &Needs, step: StepNumber) -> bool {
-        self.wanted(needs, step).next().is_some()
+        self.wanted(needs, step).next().is_some() || self.needs_static_alone(needs)
+    }
+
+    /// Whether fields are needed, and all of them are static.
+    pub(super) fn needs_static_alone(&self, needs: &Needs) -> bool {
+        let mut needed = self.fields.values().filter(|field| needs.of(&field.name).is_some()).peekable();
+        needed.peek().is_some() && needed.all(|field| field.is_static)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::contract::Needs;
 use crate::identity::Identity;
-use crate::ids::{RunNumber, ServerId, StepNumber};
+use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use crate::steps::attachment::{Attachment, Take};
 
 /// A consumer or a pipeline.
@@ -10,7 +10,7 @@ use crate::steps::attachment::{Attachment, Take};
 pub struct ReaderStatus {
     /// Who reads; `None` of a pipeline.
     pub who: Option<Identity>,
-    /// How many ranks read: 1, unless it is a cohort.
+    /// How many read: 1, unless it is a cohort, or several share its steps.
     pub ranks: u64,
     /// The server that it is connected to.
     pub server: ServerId,
@@ -35,14 +35,15 @@ pub struct ReaderStatus {
 impl ReaderStatus {
     /// Of an attachment that stands in for nobody.
     pub(super) fn of(attachment: &Attachment, unmatched: Option<String>) -> ReaderStatus {
+        let pinned = attachment.pinned.iter().filter(|(_, step)| *step != STATIC_STEP).count();
         ReaderStatus {
             who: attachment.reader.clone(),
-            ranks: attachment.cohort.as_ref().map_or(1, |cohort| cohort.ranks()),
+            ranks: attachment.readers(),
             server: attachment.server,
             needs: attachment.demanded().clone(),
             take: attachment.take,
             window: attachment.window,
-            held: (attachment.delivered.len() + attachment.pinned.len()) as u64,
+            held: (attachment.delivered.len() + pinned) as u64,
             waiting: attachment.queue.len() as u64,
             missed: attachment.missed_in_all(),
             last: attachment.last,

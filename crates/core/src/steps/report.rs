@@ -72,6 +72,8 @@ pub struct StepReport {
     pub dropped: bool,
     /// The fields that the reader wants at this step.
     pub fields: Vec<FieldReport>,
+    /// The run's static fields, if there are some and this reader was not told of all of them: it holds them from then on.
+    pub statics: Option<Vec<FieldReport>>,
     /// What ranks say of the step.
     pub own_attrs: Option<Box<Attrs>>,
     /// The run's attributes, if they are others than this reader was told last.
@@ -82,6 +84,8 @@ pub struct StepReport {
     pub ranks: u32,
     /// The ranks of the reader's cohort that do not read it, since they are gone.
     pub absent: Vec<u32>,
+    /// Where readers share steps: to how many of them it was given before, which died before they had finished with it.
+    pub attempt: u32,
 }
 
 /// A step that a reader which comes back held in its time with the coordinator before.
@@ -89,7 +93,7 @@ pub struct StepReport {
 pub struct HeldStep {
     /// The run.
     pub run: RunNumber,
-    /// The step.
+    /// The step, or [`crate::ids::STATIC_STEP`].
     pub step: StepNumber,
     /// Whether the reader has finished with it, and only arrays of it live on.
     pub pinned: bool,

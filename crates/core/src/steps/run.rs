@@ -1,20 +1,24 @@
 //! Runs: one life of a stream, its ranks and its steps.
 
-use crate::Error;
-use crate::contract::Needs;
+use crate::contract::{Field, Needs};
 use crate::cut::Cuts;
 use crate::demand::Demand;
 use crate::identity::Identity;
-use crate::ids::{Epoch, RunNumber, ServerId, StepNumber, Timestamp};
+use crate::ids::{Epoch, RunNumber, STATIC_STEP, ServerId, StepNumber, Timestamp, step_name};
 use crate::seeded::{Bug, seeded};
+use crate::steps::attachment::Attachment;
+use crate::steps::contribution::StepContribution;
 use crate::steps::counts::{HandedCounts, StepCounts};
 use crate::steps::numbers::StepNumbers;
 use crate::steps::offer::Offer;
 use crate::steps::options::RunOptions;
 use crate::steps::rank::{Rank, RankState};
+use crate::steps::report::FieldReport;
 use crate::steps::run_end::{RunOutcome, RunSummary};
 use crate::steps::run_phase::{Admission, CutsKnown, Ending, Origin, Search, Stage};
+use crate::steps::statics::Statics;
 use crate::steps::step::Step;
+use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -38,6 +42,7 @@ pub(super) struct Run {
     /// The highest step begun by ranks that have left.
     pub(super) highest_left: Option<StepNumber>,
     pub(super) steps: BTreeMap<StepNumber, Step>,
+    pub(super) statics: Statics,
     /// Those steps that are open.
     pub(super) open: BTreeSet<StepNumber>,
     /// The latest closed steps, which are kept although nobody reads them.
@@ -79,6 +84,7 @@ impl Run {
             cuts: Cuts::new(demand),
             highest_left: None,
             steps: BTreeMap::new(),
+            statics: Statics::default(),
             open: BTreeSet::new(),
             kept: BTreeSet::new(),
             counts: StepCounts::default(),
@@ -372,6 +378,62 @@ impl Run {
         })
     }
 
+    /// A rank tells of static fields that it has put.
+    pub(super) fn register_statics(
+        &mut self,
+        rank: u32,
+        server: ServerId,
+        put: StepContribution,
+    ) -> Result<()> {
+        let (unseen_before, servers) = (self.learning().unwrap_or(0), self.unclaimed.remove(&STATIC_STEP));
+        self.statics.on_told(servers.unwrap_or_default(), unseen_before).register(rank, server, put)
+    }
+
+    /// The static fields, if an attachment, or one of the readers that share its steps, was not told of all of them: it holds
+    /// them from now on.
+    pub(super) fn statics_to_tell(
+        &mut self,
+        attachment: &mut Attachment,
+        sharer: Option<u32>,
+    ) -> Option<Vec<FieldReport>> {
+        let version = self.statics.version();
+        let tells = attachment.note_statics_told(sharer, self.number, version);
+        tells.then(|| self.give_statics(attachment, sharer))?
+    }
+
+    /// The static fields, if there are some: an attachment that is told of them holds them from now on.
+    pub(super) fn give_statics(
+        &mut self,
+        attachment: &mut Attachment,
+        sharer: Option<u32>,
+    ) -> Option<Vec<FieldReport>> {
+        let content = self.statics.content_mut()?;
+        content.holds += u32::from(attachment.note_statics_held(sharer, self.number));
+        self.statics.report()
+    }
+
+    /// A step of which something is known, or the static fields.
+    pub(super) fn held_mut(&mut self, step: StepNumber) -> Option<&mut Step> {
+        match step {
+            STATIC_STEP => self.statics.content_mut(),
+            step => self.steps.get_mut(&step),
+        }
+    }
+
+    /// Whether something is known of a step, or of static fields.
+    pub(super) fn has(&self, step: StepNumber) -> bool {
+        match step {
+            STATIC_STEP => self.statics.content().is_some(),
+            step => self.steps.contains_key(&step),
+        }
+    }
+
+    /// All steps of which something is known, and the static fields.
+    pub(super) fn all_held(&self) -> impl Iterator<Item = (StepNumber, &Step)> {
+        let steps = self.steps.iter().map(|(number, step)| (*number, step));
+        steps.chain(self.statics.content().map(|content| (STATIC_STEP, content)))
+    }
+
     /// Whether every rank has ended this step or will not.
     pub(super) fn is_complete(&self, number: StepNumber, step: &Step) -> bool {
         let missing = |(rank, state): (&u32, &Rank)| {
@@ -401,6 +463,14 @@ impl Run {
         Some(step)
     }
 
+    /// How many bytes were staged of a field, and at which step that was; the latest, as far as is known.
+    pub(super) fn staged_of(&self, field: &Field) -> Option<(Option<StepNumber>, u64)> {
+        match field.is_static {
+            true => Some((None, self.statics.bytes_of(&field.name)?)),
+            false => self.staged.get(&field.name).map(|(step, bytes)| (Some(*step), *bytes)),
+        }
+    }
+
     /// Whether something of a step is needed.
     pub(super) fn is_wanted(&self, needs: &Needs, step: StepNumber) -> bool {
         self.offer.is_wanted(needs, step)
@@ -410,10 +480,11 @@ impl Run {
     pub(super) fn is_staged(&self, needs: &Needs, step: StepNumber) -> bool {
         let demand = self.cuts.at(step);
         self.offer.fields.values().any(|field| needs.wants(field, step) && demand.wants(field, step))
+            || self.offer.needs_static_alone(needs)
     }
 
     /// Whether what the run's parts say of one another agrees: checked after each event in tests.
-    pub(super) fn sanity_check(&self) -> Result<(), String> {
+    pub(super) fn sanity_check(&self) -> std::result::Result<(), String> {
         let fail = |text: String| Err(format!("run {}: {text}", self.number));
         if self.ranks.len() > self.options.size as usize {
             return fail(format!("it has {} ranks, of {}", self.ranks.len(), self.options.size));
@@ -435,7 +506,7 @@ impl Run {
         if let Some(step) = self.kept.iter().find(|step| !self.steps.get(step).is_some_and(Step::is_closed)) {
             return fail(format!("it keeps step {step}, which is open or free"));
         }
-        if let Some(step) = self.unclaimed.keys().find(|step| self.steps.contains_key(step)) {
+        if let Some(step) = self.unclaimed.keys().find(|step| self.has(**step)) {
             return fail(format!("nobody has told of step {step}, which is known"));
         }
         for (number, step) in &self.steps {
@@ -445,8 +516,12 @@ impl Run {
             if step.is_closed() && !step.torn && step.ended.len() < self.options.size as usize {
                 return fail(format!("step {number} is closed and whole, but not all ranks have ended it"));
             }
+        }
+        for (number, step) in self.all_held() {
             for index in step.fields.values() {
-                index.sanity_check().map_err(|text| format!("run {}, step {number}: {text}", self.number))?;
+                index
+                    .sanity_check()
+                    .map_err(|text| format!("run {}, {}: {text}", self.number, step_name(number)))?;
             }
         }
         Ok(())

@@ -64,7 +64,8 @@ pub struct Situation {
     pub is_any_wanted: bool,
     /// What is said of a contract that has met none of the latest steps.
     pub unmatched: Option<String>,
-    /// Which ranks of the reader's cohort have not finished with steps for which the others wait.
+    /// Which ranks of the reader's cohort, or readers that share steps with it, have not finished with steps for which the others
+    /// wait.
     pub behind: Option<String>,
 }
 
@@ -92,7 +93,10 @@ impl fmt::Display for Situation {
         };
         let reached = self.reached.map(|step| format!(", at step {step}")).unwrap_or_default();
         if self.is_over {
-            return write!(f, "its run {run} is over, and no other one has begun");
+            return match &self.behind {
+                Some(behind) => write!(f, "its run {run} is over; {behind}"),
+                None => write!(f, "its run {run} is over, and no other one has begun"),
+            };
         }
         if !self.has_ranks {
             return write!(

@@ -4,7 +4,7 @@ use crate::attr::Attrs;
 use crate::block::BlockRecord;
 use crate::contract::{Needs, Slices, Statistics};
 use crate::directory::FieldIndex;
-use crate::ids::{Epoch, ServerId, StepId};
+use crate::ids::{Epoch, ServerId, StepId, step_name};
 use crate::stats::Stats;
 use crate::steps::contribution::{FieldContribution, RegisteredBlocks, StepContribution};
 use crate::steps::report::{FieldReport, StepReport};
@@ -139,9 +139,9 @@ impl Step {
                 self.fields.entry(field.name.clone()).or_insert_with(|| FieldIndex::new(field.clone()));
             if index.field() != &field && result.is_ok() {
                 result = Err(Error::conflict(format!(
-                    "rank {rank} gives field '{}' at step {} another way than another rank: {}; all ranks of a step must agree",
+                    "rank {rank} gives field '{}' at {} another way than another rank: {}; all ranks of a step must agree",
                     field.name,
-                    ended.step,
+                    step_name(ended.step),
                     index.field().differences_at_step(&field).join("; ")
                 )));
             }
@@ -151,9 +151,7 @@ impl Step {
                 match index.insert(block) {
                     Ok(true) => self.bytes = self.bytes.saturating_add(bytes),
                     Ok(false) => {}
-                    Err(error) if result.is_ok() => {
-                        result = Err(error.during(format!("step {}", ended.step)))
-                    }
+                    Err(error) if result.is_ok() => result = Err(error.during(step_name(ended.step))),
                     Err(_) => {}
                 }
             }
@@ -199,12 +197,24 @@ impl Step {
             torn: self.torn,
             dropped: self.dropped,
             fields,
+            statics: None,
             own_attrs: (!self.attrs.is_empty()).then(|| Box::new(self.attrs.clone())),
             attrs: None,
             term: 0,
             ranks: 0,
             absent: Vec::new(),
+            attempt: 0,
         }
+    }
+
+    /// All its fields, as somebody is told of them who needs all of each.
+    pub(super) fn whole_fields(&self) -> Vec<FieldReport> {
+        let whole = |index: &FieldIndex| FieldReport {
+            registered: self.registered.get(&index.field().name).map_or(0, |registered| registered.blocks),
+            stats: self.stats.get(&index.field().name).copied().map(Box::new),
+            ..FieldReport::new(index.field().clone(), index.blocks().to_vec())
+        };
+        self.fields.values().map(whole).collect()
     }
 
     /// The fields of which it has blocks, and how many bytes.

@@ -37,7 +37,9 @@ impl Unmatched {
             return None;
         }
         let numbers: Vec<String> = self.last.iter().map(StepNumber::to_string).collect();
-        let needed = offered.filter_map(|field| Some((field, needs.of(&field.name)?)));
+        let needed = offered
+            .filter(|field| !field.is_static)
+            .filter_map(|field| Some((field, needs.of(&field.name)?)));
         let periods: Vec<String> = needed
             .take(SHOWN)
             .map(|(field, terms)| {

@@ -1,6 +1,6 @@
 //! A simulated rank goes on at another home, where its own dies or lets it go.
 
-use super::{Ended, Home, Rank, Written, field};
+use super::{Ended, Home, Rank, Written};
 use crate::simulation::caller::{PATIENCE, SHORT, late, unexpected};
 use forebay_core::demand::Demand;
 use forebay_core::ids::StepNumber;
@@ -45,13 +45,13 @@ impl Rank<'_> {
         self.demand = Demand::default();
         self.begin(step).await?;
         let mut again = Vec::new();
-        for Written { number, location, placed } in written.clone() {
+        for Written { block, location, placed } in written.clone() {
             match location.filter(|_| placed) {
                 Some(location) => {
-                    self.put_placed(number, location).await?;
-                    again.push(Written { number, location: Some(location), placed });
+                    self.put_placed(block, location).await?;
+                    again.push(Written { block, location: Some(location), placed });
                 }
-                None => again.push(self.put(step, number).await?),
+                None => again.push(self.put(step, block).await?),
             }
         }
         *written = again;
@@ -100,7 +100,7 @@ impl Rank<'_> {
         }
         self.home = home;
         tracing::info!("rank {} goes on at {server}: all below step {below} is known", self.plan.rank);
-        self.home.caller.call(&Request::Define(field())).await?;
+        self.home.define(self.plan).await?;
         let ended: Vec<Ended> = self.ended.iter().filter(|ended| ended.step >= below).cloned().collect();
         for Ended { step, mut written } in ended {
             self.put_step_again(step, &mut written).await?;

@@ -8,11 +8,11 @@ use crate::simulation::caller::Client;
 use crate::simulation::network::{Network, Place};
 use crate::simulation::process::Process;
 use crate::simulation::rank::{self, RankPlan};
-use crate::simulation::reader::{self, ReaderPlan};
+use crate::simulation::reader::{self, Company, ReaderPlan};
 use crate::simulation::server::{self, Known, Start};
 use forebay_cluster::ClusterOptions;
 use forebay_core::ids::Lineage;
-use forebay_core::steps::{Policy, RunOptions};
+use forebay_core::steps::{Policy, RunOptions, Sharing};
 use std::path::PathBuf;
 
 impl World {
@@ -78,6 +78,7 @@ impl World {
             options,
             steps: self.plan.steps,
             blocks: self.plan.blocks,
+            statics: self.plan.statics,
             computes: self.plan.computes,
         };
         let book = self.book.clone();
@@ -88,14 +89,38 @@ impl World {
         self.clients.push(Process::start(self.now, 1000, &format!("rank {rank}"), main));
     }
 
+    /// Readers that are not alone, if any: the ranks of one that is parallel, or some that share steps.
+    pub(super) fn start_company(&mut self) {
+        let size = 2 + self.chance(2) as u32;
+        let company: Vec<Company> = match self.chance(4) {
+            0 => (0..size).map(|rank| Company::Ranks { rank, size }).collect(),
+            1 => (0..size).map(|_| Company::Sharers(Sharing::OnDemand)).collect(),
+            2 => (0..size).map(|_| Company::Sharers(Sharing::RoundRobin)).collect(),
+            _ => Vec::new(),
+        };
+        let window = 1 + self.chance(4) as u32;
+        for company in company {
+            self.start_reader_in(company, window, 1, None);
+        }
+    }
+
     pub(super) fn start_reader(&mut self, every: u32, until: Option<u64>) {
+        let window = 1 + self.chance(4) as u32;
+        self.start_reader_in(Company::Alone, window, every, until);
+    }
+
+    fn start_reader_in(&mut self, company: Company, window: u32, every: u32, until: Option<u64>) {
         let (network, host, group, random) = self.client();
         let plan = ReaderPlan {
             stream: STREAM.into(),
             every,
-            window: 1 + self.chance(4) as u32,
+            changes: until.is_some() && self.plan.changes,
+            company,
+            window,
             ranks: self.plan.ranks,
             blocks: self.plan.blocks,
+            statics: self.plan.statics,
+            steps: self.plan.steps,
             until,
             looks: self.plan.computes,
         };

@@ -7,7 +7,7 @@ use crate::directory::registration::{Done, Ready, RegisteredStep, Registrations}
 use crate::replication::primary::{Part, PartReplication, Unneeded};
 use crate::streams::local_ranks::RankKey;
 use forebay_core::Result;
-use forebay_core::ids::{Epoch, ServerId, StepId, StepNumber};
+use forebay_core::ids::{Epoch, ServerId, StepId, StepNumber, step_name};
 use forebay_core::region::Region;
 use forebay_core::shards::Shards;
 use forebay_core::steps::StepContribution;
@@ -124,7 +124,7 @@ impl Node {
         let RegisteredStep { id, rank, ended, error, ranges, copies, done } = registered;
         let step = id.step;
         if let Some(error) = error {
-            state.ranks.defer_error(key, error.during(format!("step {step}")));
+            state.ranks.defer_error(key, error.during(step_name(step)));
         }
         if copies == 0 {
             return self.tell_ended(state, key.clone(), ended, false);

@@ -154,7 +154,7 @@ impl Pipeline {
         let mut attachment = Attachment::new(needs, cx.me(), window);
         attachment.delivery = takes;
         // Steps go on to workers, which come and go.
-        attachment.remembers_attrs = false;
+        attachment.remembers_run = false;
         attachment.follow = true;
         self.attachment = Some(id);
         self.driven.iter_mut().for_each(DrivenSteps::begin_takeover);

@@ -8,7 +8,8 @@ use crate::node::{Components, Node};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{
-    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Situation, Start, StreamCoordinator,
+    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Sharer, Situation, Start,
+    StreamCoordinator,
 };
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
@@ -31,7 +32,7 @@ pub(super) struct Session {
 struct Attached {
     id: AttachmentId,
     stream: String,
-    /// Which rank of a cohort it is, if it is one.
+    /// Which rank of a cohort it is, if it is one; which of the readers that share steps, if it is one of these.
     rank: Option<u32>,
 }
 
@@ -83,7 +84,7 @@ impl Session {
                 Ok(None)
             }
             Request::Next { attachment, has_spare, after } => {
-                self.ask_for_newest(attachment, has_spare, after);
+                self.ask_for_step(attachment, has_spare, after);
                 Ok(Some(Reply::Done))
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
@@ -111,11 +112,16 @@ impl Session {
             return Ok(Reply::Redirect(server));
         }
         let node = self.client.node.clone();
-        let attached = match attach.cohort.clone() {
-            None => self.attach_alone(attach)?,
-            Some(rank) => self.attach_rank(attach, rank).await?,
+        let shares = attach.sharer.is_some();
+        let attached = match (attach.cohort.clone(), attach.sharer.clone()) {
+            (None, None) => self.attach_alone(attach)?,
+            (Some(rank), None) => self.attach_rank(attach, rank).await?,
+            (None, Some(sharer)) => self.attach_sharer(attach, sharer)?,
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("a rank of a parallel reader shares no steps with other readers"));
+            }
         };
-        let id = attached.id;
+        let (id, number) = (attached.id, attached.rank.filter(|_| shares));
         if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
             let mut state = node.state.lock();
             let coordinator = node.coordinator(&mut state, &stream);
@@ -126,7 +132,7 @@ impl Session {
                 // Should this server and the reader die, the next one misses nothing.
                 node.tell_of_cursor(&mut state, &stream, name, from);
             }
-            return Ok(Reply::Attached { attachment: id, from, hosts });
+            return Ok(Reply::Attached { attachment: id, from, hosts, number });
         }
         self.attachments.retain(|known| known.id != id);
         node.end_attachment(&attached, &self.client.outbox);
@@ -156,6 +162,25 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// A reader comes that shares steps with others.
+    fn attach_sharer(&mut self, attach: Attach, sharer: Sharer) -> Result<Attached> {
+        let (node, stream, start) = (self.client.node.clone(), attach.stream.clone(), attach.start);
+        let comes_back = attach.back.is_some();
+        let mut state = node.state.lock();
+        let id = place_of(&node, &state, &attach);
+        learn_cursor(&node, &mut state, &attach);
+        let attachment = attachment_of(&node, attach);
+        let coordinator = node.coordinator(&mut state, &stream);
+        let shared = coordinator.share(id, comes_back, sharer, attachment, start);
+        let (id, number, effects) = shared.inspect_err(|_| node.forget_idle(&mut state, &stream))?;
+        let attached = Attached { id, stream: stream.clone(), rank: Some(number) };
+        state.attachments.add_rank(id, number, self.client.outbox.clone());
+        self.attachments.push(attached.clone());
+        node.apply(&mut state, &stream, effects);
+        node.drain(&mut state);
+        Ok(attached)
     }
 
     /// A rank of a cohort comes, and waits until all have.
@@ -261,11 +286,11 @@ impl Session {
         })
     }
 
-    /// The reader takes the newest step alone, and asks for it.
-    fn ask_for_newest(&mut self, id: AttachmentId, has_spare: bool, after: Option<(RunNumber, StepNumber)>) {
+    /// The reader takes the newest step alone, or those that it asks for, and asks for one.
+    fn ask_for_step(&mut self, id: AttachmentId, has_spare: bool, after: Option<(RunNumber, StepNumber)>) {
         self.tell_coordinator(id, |coordinator, rank| match rank {
             None => coordinator.on_asked(id, has_spare),
-            Some(_) => coordinator.on_asked_by(id, after),
+            Some(rank) => coordinator.on_asked_by(id, rank, after),
         });
     }
 

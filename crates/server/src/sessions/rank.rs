@@ -4,11 +4,15 @@ use super::open_step::OpenStep;
 use super::receive::BlockDestination;
 use super::writing::Writing;
 use crate::directory::registration::Done;
+use crate::held::Held;
 use crate::node::{Components, Node};
 use crate::streams::local_ranks::RankKey;
+use forebay_core::attr::Attrs;
+use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
-use forebay_core::ids::{RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{RunNumber, STATIC_STEP, ServerId, StepId, StepNumber};
+use forebay_core::stats::Stats;
 use forebay_core::steps::{
     Durability, FieldContribution, Policy, RECORDS_TRAVEL_RANKS_MAX, RankEnd, RunOptions, StepContribution,
 };
@@ -35,6 +39,8 @@ pub(super) struct Rank {
     pub(super) writing: Writing,
     pub(super) fields: BTreeMap<String, Field>,
     pub(super) begun: bool,
+    /// Whether it has ended a step with which it put static fields.
+    pub(super) has_told_statics: bool,
     pub(super) last: Option<StepNumber>,
     /// The coordinator knows that the rank has finished all steps below this one.
     pub(super) told_below: StepNumber,
@@ -74,6 +80,7 @@ impl Rank {
             writing,
             fields: BTreeMap::new(),
             begun: false,
+            has_told_statics: false,
             last: None,
             told_below: 0,
             unheard: false,
@@ -119,41 +126,25 @@ impl Rank {
             && self.predicted.iter().all(|(_, bytes)| *bytes == 0)
     }
 
-    /// Tells the coordinator what the rank put in a step: the rank has ended it, or is gone and leaves it torn.
+    /// Tells the coordinator what the rank put in a step: the rank has ended it, or is gone and leaves it torn. `done` hears when
+    /// all of it is as safe as it is to be.
     pub(super) fn tell_step(
-        &self,
+        &mut self,
         node: &Node,
         open: OpenStep,
         dropped: bool,
         torn: bool,
         done: Option<Done>,
     ) -> Result<()> {
-        let mut put = open.fields;
-        // Of some nothing was put but what is counted.
-        for name in open.stats.keys() {
-            put.entry(name.clone()).or_default();
-        }
-        let mut fields = Vec::new();
-        for (name, blocks) in put {
-            let stats = open.stats.get(&name).copied().map(Box::new);
-            fields.push(FieldContribution {
-                stats,
-                ..FieldContribution::new(self.field(&name)?.clone(), blocks)
-            });
-        }
-        let (step, time) = (open.number, open.time);
-        let ended =
-            StepContribution { step, time, fields, attrs: open.attrs, dropped, torn, servers: Vec::new() };
-        let (stream, run, rank) = (self.stream.clone(), self.run, self.rank);
-        let id = StepId { stream: stream.clone(), run, step };
+        self.has_told_statics |= !open.statics.is_empty();
+        let contributions = self.contributions(open, dropped, torn)?;
+        let last = contributions.len().saturating_sub(1);
+        let mut done = done;
         let mut state = node.state.lock();
-        state.holdings.add(&id, open.held);
-        // In a run of too many ranks records do not travel with its steps.
-        let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
-        if register || self.copies > 0 {
-            node.end_step(&mut state, (id, rank), ended, register, (self.copies, done));
-        } else {
-            node.tell_ended(&mut state, (stream, run, rank), Arc::new(ended), false);
+        for (index, (ended, held)) in contributions.into_iter().enumerate() {
+            // One after the other: the last one is safe after all others.
+            let done = if index == last { done.take() } else { None };
+            self.tell_contribution(node, &mut state, ended, held, done);
         }
         if self.behind(node, &state).is_some() {
             // Its ranks wait with their next steps.
@@ -161,6 +152,84 @@ impl Rank {
         }
         node.drain(&mut state);
         Ok(())
+    }
+
+    /// What is told of a step: of static fields first, which belong to the run, and so are known when the step is.
+    fn contributions(
+        &self,
+        mut open: OpenStep,
+        dropped: bool,
+        torn: bool,
+    ) -> Result<Vec<(StepContribution, Vec<Held>)>> {
+        let is_told = open.is_told();
+        let mut contributions = Vec::new();
+        if !open.statics.is_empty() {
+            let (put, held) = (std::mem::take(&mut open.statics), std::mem::take(&mut open.statics_held));
+            let is_static = |name: &String| self.fields.get(name).is_some_and(|field| field.is_static);
+            let stats = open.stats.extract_if(.., |name, _| is_static(name)).collect();
+            let statics = StepContribution {
+                step: STATIC_STEP,
+                time: f64::NAN,
+                fields: self.field_contributions(put, &stats)?,
+                attrs: Attrs::default(),
+                dropped,
+                torn,
+                servers: Vec::new(),
+            };
+            contributions.push((statics, held));
+        }
+        if is_told {
+            let ended = StepContribution {
+                step: open.number,
+                time: open.time,
+                fields: self.field_contributions(open.fields, &open.stats)?,
+                attrs: open.attrs,
+                dropped,
+                torn,
+                servers: Vec::new(),
+            };
+            contributions.push((ended, open.held));
+        }
+        Ok(contributions)
+    }
+
+    /// What was put of fields: blocks, and statistics that are counted among those of each.
+    fn field_contributions(
+        &self,
+        mut put: BTreeMap<String, Vec<BlockRecord>>,
+        stats: &BTreeMap<String, Stats>,
+    ) -> Result<Vec<FieldContribution>> {
+        // Of some nothing was put but what is counted.
+        for name in stats.keys() {
+            put.entry(name.clone()).or_default();
+        }
+        let of_field = |(name, blocks): (String, Vec<BlockRecord>)| {
+            let stats = stats.get(&name).copied().map(Box::new);
+            let field = self.field(&name)?.clone();
+            Ok(FieldContribution { stats, ..FieldContribution::new(field, blocks) })
+        };
+        put.into_iter().map(of_field).collect()
+    }
+
+    /// Tells what the rank put in a step, or of static fields; of that this server holds some.
+    fn tell_contribution(
+        &self,
+        node: &Node,
+        state: &mut Components,
+        ended: StepContribution,
+        held: Vec<Held>,
+        done: Option<Done>,
+    ) {
+        let (stream, run, rank) = self.key();
+        let id = StepId { stream: stream.clone(), run, step: ended.step };
+        state.holdings.add(&id, held);
+        // In a run of too many ranks records do not travel with its steps.
+        let register = self.ranks > RECORDS_TRAVEL_RANKS_MAX;
+        if register || self.copies > 0 {
+            node.end_step(state, (id, rank), ended, register, (self.copies, done));
+        } else {
+            node.tell_ended(state, (stream, run, rank), Arc::new(ended), false);
+        }
     }
 
     /// A server that is told of this rank's steps and is far behind with taking what it is told.
@@ -208,14 +277,23 @@ impl Rank {
     /// with its step.
     fn give_up(&mut self, node: &Node) {
         self.moved = true;
-        if let Some(open) = self.open.take().filter(|open| !open.held.is_empty()) {
-            let id = StepId { stream: self.stream.clone(), run: self.run, step: open.number };
-            let mut state = node.state.lock();
-            state.holdings.add(&id, open.held);
-            let coordinator = node.coordinator_of(&state, &self.stream);
-            node.tell(&mut state, coordinator, streams::Message::BlocksStranded { id, rank: self.rank });
+        if let Some(open) = self.open.take() {
+            self.strand(node, open.number, open.held);
+            self.strand(node, STATIC_STEP, open.statics_held);
         }
         self.take_off(node, |stream, run, rank| streams::Message::RankMoves { stream, run, rank });
+    }
+
+    /// What this server holds of a step goes with that.
+    fn strand(&self, node: &Node, step: StepNumber, held: Vec<Held>) {
+        if held.is_empty() {
+            return;
+        }
+        let id = StepId { stream: self.stream.clone(), run: self.run, step };
+        let mut state = node.state.lock();
+        state.holdings.add(&id, held);
+        let coordinator = node.coordinator_of(&state, &self.stream);
+        node.tell(&mut state, coordinator, streams::Message::BlocksStranded { id, rank: self.rank });
     }
 
     /// The rank has its home here no more: tells the coordinator why.

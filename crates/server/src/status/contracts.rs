@@ -32,11 +32,12 @@ fn offered(field: &Offered) -> Value {
     json!({
         "field": field.field,
         "dtype": field.dtype.name(),
-        "first": field.steps.first,
-        "apart": field.steps.stride,
+        "static": field.steps.is_none(),
+        "first": field.steps.map(|steps| steps.first),
+        "apart": field.steps.map(|steps| steps.stride),
         "bytes": field.bytes,
         "readers": field.readers,
-        "last_staged": field.staged.map(|(step, _)| step),
+        "last_staged": field.staged.and_then(|(step, _)| step),
         "staged_bytes": field.staged.map(|(_, bytes)| bytes),
     })
 }

@@ -22,7 +22,7 @@ const STREAMS_WITH_CURSORS_MAX: usize = 4096;
 pub(crate) enum Delivery {
     /// To a consumer.
     Consumer {
-        /// The connections of its ranks: of one that is no cohort there is one, of rank 0.
+        /// The connections of its ranks, or of the readers that share steps: of one reader there is one, of rank 0.
         outboxes: BTreeMap<u32, Arc<Outbox>>,
     },
     /// To a pipeline that this server coordinates.

@@ -88,6 +88,7 @@ fn cases() -> Vec<Case> {
         back: None,
         patience_ms: 20_000,
         cohort: None,
+        sharer: None,
     };
     vec![
         Case::new(Role::Producer, &join),

@@ -5,7 +5,9 @@ use forebay_core::contract::{Needs, NeedsByStep};
 use forebay_core::error::Error;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, RunEnd, Situation, Start, StepReport, Take};
+use forebay_core::steps::{
+    AttachmentId, CohortRank, HeldStep, RunEnd, Sharer, Situation, Start, StepReport, Take,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a reader attaches with.
@@ -33,6 +35,8 @@ pub struct Attach {
     pub patience_ms: u64,
     /// Which rank of a cohort it is, if it is one.
     pub cohort: Option<CohortRank>,
+    /// How it shares steps with others of its name, if it does.
+    pub sharer: Option<Sharer>,
 }
 
 /// What a reader says.
@@ -51,8 +55,8 @@ pub enum Request {
         /// Whether arrays of it live on.
         pinned: bool,
     },
-    /// A reader that takes the newest step alone asks for it: the newest one that it was not told of, or the next that closes.
-    /// Answer: [`Reply::Done`], after the step if there is one.
+    /// A reader that takes the newest step alone asks for it: the newest one that it was not told of, or the next that closes. One
+    /// that shares steps on demand asks for the next. Answer: [`Reply::Done`], after the step if there is one.
     Next {
         /// The attachment.
         attachment: AttachmentId,
@@ -96,6 +100,8 @@ pub enum Reply {
         from: Option<(RunNumber, StepNumber)>,
         /// The hosts of all ranks of its cohort, if it is one.
         hosts: Vec<String>,
+        /// Its number among those with whom it shares steps, if it does.
+        number: Option<u32>,
     },
     /// To [`Request::Attach`]: another server coordinates the stream.
     Redirect(ServerId),

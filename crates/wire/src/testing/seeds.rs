@@ -16,8 +16,8 @@ use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
 use forebay_core::stats::{BlockStats, Stats, Sum, Value};
 use forebay_core::steps::{
-    AttachmentId, CohortRank, FieldContribution, FieldReport, HeldStep, StepContribution, StepReport,
-    ToldStep,
+    AttachmentId, CohortRank, FieldContribution, FieldReport, HeldStep, Sharer, Sharing, StepContribution,
+    StepReport, ToldStep,
 };
 use std::sync::Arc;
 
@@ -71,11 +71,13 @@ pub fn step_report() -> StepReport {
         torn: true,
         dropped: false,
         fields: vec![field_report()],
+        statics: Some(vec![field_report()]),
         own_attrs: None,
         attrs: None,
         term: 3,
         ranks: 5,
         absent: vec![1],
+        attempt: 1,
     }
 }
 
@@ -148,7 +150,10 @@ pub fn requests() -> Requests {
         back: Some(AttachmentId(7)),
         patience_ms: 7,
         cohort: Some(CohortRank { rank: 1, size: 3, host: "h".into(), goes_on: true, told: vec![told] }),
+        sharer: None,
     };
+    let sharer = Sharer { sharing: Sharing::RoundRobin, number: Some(2), told: vec![told] };
+    let sharing = Attach { cohort: None, sharer: Some(sharer), ..attach.clone() };
     let drive = Drive {
         pipeline: "p".into(),
         stream: "s".into(),
@@ -175,7 +180,7 @@ pub fn requests() -> Requests {
             producer::Request::Put(put(BytesLocation::Granted { arena: 1, offset: 4096, generation: 5 })),
             producer::Request::Drive(Box::new(drive)),
         ],
-        consumer: vec![consumer::Request::Attach(Box::new(attach))],
+        consumer: [attach, sharing].map(|attach| consumer::Request::Attach(Box::new(attach))).into(),
         reading: vec![
             reading::Request::FetchMany(vec![fetch.clone(), fetch.clone()]),
             reading::Request::Fetch(fetch),

@@ -232,6 +232,9 @@ pub struct FieldStatus {
     pub shape: Option<Vec<u64>>,
     /// How many dimensions it has.
     pub ndim: u64,
+    /// Whether it belongs to the run: put once, and given to every reader.
+    #[serde(rename = "static")]
+    pub is_static: bool,
     /// It is offered at every so many of the producer's steps.
     pub every: u64,
     /// Names of the dimensions, or empty.
@@ -393,16 +396,19 @@ pub struct OfferedField {
     pub field: String,
     /// The type of its elements.
     pub dtype: String,
-    /// The first step number at which it is offered.
-    pub first: u64,
-    /// How far apart in numbers two of its steps are.
-    pub apart: u64,
-    /// How many bytes it has at a step; null if it has no global shape.
+    /// Whether it belongs to the run, and not to its steps.
+    #[serde(rename = "static")]
+    pub is_static: bool,
+    /// The first step number at which it is offered; null of one that is static.
+    pub first: Option<u64>,
+    /// How far apart in numbers two of its steps are; null of one that is static.
+    pub apart: Option<u64>,
+    /// How many bytes it has, at a step; null if it has no global shape.
     pub bytes: Option<u64>,
     /// How many readers need it.
     pub readers: u64,
     /// The last closed step at which something of it was staged, as the server that coordinates the stream now has
-    /// seen.
+    /// seen; null of one that is static.
     pub last_staged: Option<u64>,
     /// How many bytes of it were staged then, ghosts among them.
     pub staged_bytes: Option<u64>,

@@ -3,6 +3,7 @@
 use crate::identity::Identity;
 use crate::ids::{RunNumber, StepNumber};
 use crate::steps::cohort::rank::ToldStep;
+use crate::steps::holders::Holders;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,8 +35,8 @@ pub(in crate::steps) struct Cohort {
     who: BTreeMap<u32, (Identity, String)>,
     /// The ranks that read.
     here: BTreeSet<u32>,
-    /// Which ranks hold which step, and whether only arrays of it live there.
-    reading: BTreeMap<(RunNumber, StepNumber), BTreeMap<u32, bool>>,
+    /// Which ranks hold which step.
+    pub(in crate::steps) holders: Holders,
     /// What some ranks are still to be told.
     pub(in crate::steps) catch_up: VecDeque<CatchUp>,
 }
@@ -44,7 +45,7 @@ impl Cohort {
     /// A cohort of which these ranks have come.
     pub(in crate::steps) fn new(record: CohortRecord, who: BTreeMap<u32, (Identity, String)>) -> Cohort {
         let here = who.keys().copied().collect();
-        Cohort { record, who, here, reading: BTreeMap::new(), catch_up: VecDeque::new() }
+        Cohort { record, who, here, holders: Holders::default(), catch_up: VecDeque::new() }
     }
 
     /// The ranks without which it has gone on.
@@ -82,60 +83,12 @@ impl Cohort {
 
     /// All that read are told of a step.
     pub(in crate::steps) fn note_told(&mut self, step: (RunNumber, StepNumber)) {
-        self.reading.insert(step, self.here.iter().map(|rank| (*rank, false)).collect());
+        self.here.iter().for_each(|rank| self.holders.note(*rank, step, false));
     }
 
-    /// A rank holds a step, of the time with the coordinator before.
-    pub(in crate::steps) fn note_held(&mut self, rank: u32, step: (RunNumber, StepNumber), pinned: bool) {
-        self.reading.entry(step).or_default().insert(rank, pinned);
-    }
-
-    /// The steps that are held, and whether only arrays of each live.
-    pub(in crate::steps) fn held(&self) -> impl Iterator<Item = ((RunNumber, StepNumber), bool)> + '_ {
-        self.reading.iter().map(|(step, ranks)| (*step, ranks.values().all(|pinned| *pinned)))
-    }
-
-    /// The steps that a rank holds.
-    pub(in crate::steps) fn held_by(&self, rank: u32) -> Vec<(RunNumber, StepNumber)> {
-        let held = self.reading.iter().filter(|(_, ranks)| ranks.contains_key(&rank));
-        held.map(|(step, _)| *step).collect()
-    }
-
-    /// The first step with which some rank has not finished.
-    pub(in crate::steps) fn first_unread(&self) -> Option<(RunNumber, StepNumber)> {
-        self.reading.iter().find(|(_, ranks)| ranks.values().any(|pinned| !pinned)).map(|(step, _)| *step)
-    }
-
-    /// The ranks that have not finished with a step.
-    pub(in crate::steps) fn readers_of(&self, step: (RunNumber, StepNumber)) -> Vec<u32> {
-        let ranks = self.reading.get(&step).into_iter().flatten();
-        ranks.filter(|(_, pinned)| !**pinned).map(|(rank, _)| *rank).collect()
-    }
-
-    /// A rank has finished with a step, or only arrays of it live on there. Returns the same of the whole cohort, if the last one
-    /// has finished with it.
-    pub(in crate::steps) fn release(
-        &mut self,
-        rank: u32,
-        step: (RunNumber, StepNumber),
-        pinned: bool,
-    ) -> Option<bool> {
-        let ranks = self.reading.get_mut(&step)?;
-        let held = ranks.get_mut(&rank)?;
-        match pinned {
-            true => *held = true,
-            false => drop(ranks.remove(&rank)),
-        }
-        if ranks.is_empty() {
-            self.reading.remove(&step);
-            return Some(false);
-        }
-        ranks.values().all(|pinned| *pinned).then_some(true)
-    }
-
-    /// Nobody holds a step any more.
-    pub(in crate::steps) fn forget(&mut self, step: (RunNumber, StepNumber)) {
-        self.reading.remove(&step);
+    /// All that read hold something with which none has to finish.
+    pub(in crate::steps) fn note_given(&mut self, given: (RunNumber, StepNumber)) {
+        self.here.iter().for_each(|rank| self.holders.note(*rank, given, true));
     }
 
     /// A rank is gone; of these steps arrays live on there. Returns what the whole cohort has finished with thereby: the steps,
@@ -149,8 +102,11 @@ impl Cohort {
             self.record.gone.insert(rank);
         }
         self.catch_up.iter_mut().for_each(|told| told.lacking.retain(|other| *other != rank));
-        let held = self.held_by(rank).into_iter();
-        held.filter_map(|step| Some((step, self.release(rank, step, kept.contains(&step))?))).collect()
+        let held: Vec<_> = self.holders.of(rank).map(|(step, _)| step).collect();
+        let finished = held
+            .into_iter()
+            .filter_map(|step| Some((step, self.holders.release(rank, step, kept.contains(&step))?)));
+        finished.collect()
     }
 }
 
@@ -167,13 +123,13 @@ mod tests {
     fn the_last_rank_releases_a_step() {
         let mut three = cohort(3);
         three.note_told((1, 7));
-        assert_eq!(three.release(0, (1, 7), false), None);
-        assert_eq!(three.release(0, (1, 7), false), None, "it has said so before");
-        assert_eq!(three.release(1, (1, 7), true), None, "another one reads");
-        assert_eq!(three.readers_of((1, 7)), [2]);
-        assert_eq!(three.release(2, (1, 7), false), Some(true), "arrays live at one");
-        assert_eq!(three.release(1, (1, 7), false), Some(false));
-        assert_eq!(three.release(1, (1, 8), false), None, "nobody was told of that");
+        assert_eq!(three.holders.release(0, (1, 7), false), None);
+        assert_eq!(three.holders.release(0, (1, 7), false), None, "it has said so before");
+        assert_eq!(three.holders.release(1, (1, 7), true), None, "another one reads");
+        assert_eq!(three.holders.readers_of((1, 7)), [2]);
+        assert_eq!(three.holders.release(2, (1, 7), false), Some(true), "arrays live at one");
+        assert_eq!(three.holders.release(1, (1, 7), false), Some(false));
+        assert_eq!(three.holders.release(1, (1, 8), false), None, "nobody was told of that");
     }
 
     #[test]
@@ -181,9 +137,9 @@ mod tests {
         let mut two = cohort(2);
         two.note_told((1, 3));
         two.note_told((1, 4));
-        two.release(1, (1, 3), false);
+        two.holders.release(1, (1, 3), false);
         assert_eq!(two.leave(0, &BTreeSet::from([(1, 4)])), [((1, 3), false)]);
-        assert_eq!(two.release(1, (1, 4), false), Some(true), "arrays of it live where the rank was");
+        assert_eq!(two.holders.release(1, (1, 4), false), Some(true), "arrays of it live where the rank was");
         assert_eq!(two.leave(0, &BTreeSet::new()), [((1, 4), false)]);
         assert_eq!((two.absent(), two.record.gone), (vec![0], BTreeSet::from([0])));
     }

@@ -2,7 +2,7 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::{AttachmentId, Phase};
+use crate::steps::attachment::{Attachment, AttachmentId, Phase};
 use crate::steps::cohort::Cohort;
 use crate::steps::effect::Effect;
 use crate::steps::gathering::{Coming, Gathering};
@@ -154,13 +154,12 @@ impl StreamCoordinator {
         cohort.map(Cohort::hosts).unwrap_or_default()
     }
 
-    /// The steps that a rank of a cohort was told of and may still look at.
+    /// The steps that a rank of a cohort, or one of the readers that share steps, was told of and may still look at.
     pub fn held_by_rank(&self, id: AttachmentId, rank: u32) -> Vec<(RunNumber, StepNumber)> {
-        let cohort = self.attachments.get(&id).and_then(|attachment| attachment.cohort.as_ref());
-        cohort.map(|cohort| cohort.held_by(rank)).unwrap_or_default()
+        self.attachments.get(&id).map(|attachment| attachment.held_by(rank)).unwrap_or_default()
     }
 
-    /// A rank of a cohort has finished with a step; `pinned` says that arrays of it live on.
+    /// A rank of a cohort, or one of the readers that share steps, has finished with a step; `pinned` says that arrays of it live on.
     pub fn release_by(
         &mut self,
         id: AttachmentId,
@@ -168,24 +167,40 @@ impl StreamCoordinator {
         (run, step): (RunNumber, StepNumber),
         pinned: bool,
     ) -> Vec<Effect> {
-        let cohort = self.attachments.get_mut(&id).and_then(|attachment| attachment.cohort.as_mut());
-        match cohort.and_then(|cohort| cohort.release(rank, (run, step), pinned)) {
+        let attachment = self.attachments.get_mut(&id);
+        match attachment.and_then(|attachment| attachment.release_by(rank, (run, step), pinned)) {
             Some(pinned) => self.release(id, run, step, pinned),
-            None => Vec::new(),
+            // It may be given another one.
+            None => {
+                let mut effects = Vec::new();
+                self.deliver(id, &mut effects);
+                effects
+            }
         }
     }
 
     /// A rank of a cohort that takes the newest step alone asks for one. `after` is the last that it was told of: the first that
-    /// asks has one chosen for all.
-    pub fn on_asked_by(&mut self, id: AttachmentId, after: Option<(RunNumber, StepNumber)>) -> Vec<Effect> {
-        match self.attachments.get(&id) {
+    /// asks has one chosen for all. One of the readers that share steps on demand asks for one of its own.
+    pub fn on_asked_by(
+        &mut self,
+        id: AttachmentId,
+        reader: u32,
+        after: Option<(RunNumber, StepNumber)>,
+    ) -> Vec<Effect> {
+        match self.attachments.get_mut(&id) {
+            Some(Attachment { share: Some(share), .. }) => {
+                share.ask(reader);
+                let mut effects = Vec::new();
+                self.deliver(id, &mut effects);
+                effects
+            }
             Some(attachment) if attachment.last == after => self.on_asked(id, false),
             _ => Vec::new(),
         }
     }
 
-    /// A rank of a cohort has closed its reader, or has died; arrays of the steps in `kept` live on. The others are told, unless
-    /// the run is over for them, or they go on without it.
+    /// A rank of a cohort, or one of the readers that share steps, has closed its reader, or has died; arrays of the steps in `kept`
+    /// live on. The others of a cohort are told, unless the run is over for them, or they go on without it.
     pub fn leave(
         &mut self,
         id: AttachmentId,
@@ -194,18 +209,21 @@ impl StreamCoordinator {
         died: bool,
     ) -> Vec<Effect> {
         let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
+        if attachment.share.is_some() {
+            return self.leave_share(id, rank, kept, died);
+        }
         let is_over = matches!(attachment.phase, Phase::Ended(..) | Phase::Closing(_));
         let Some(cohort) = &mut attachment.cohort else { return Vec::new() };
         let was_here = cohort.is_here(rank);
         let who = cohort.describe(rank);
         // What a rank that died had not finished with is read again by the next readers of this name.
-        let unread = died.then(|| cohort.first_unread()).flatten();
+        let unread = died.then(|| cohort.holders.first_unread()).flatten();
         let finished = cohort.leave(rank, &kept.iter().copied().collect());
         if was_here && !cohort.record.goes_on {
             attachment.unread = attachment.unread.into_iter().chain(unread).min();
         }
         let (is_empty, goes_on) = (cohort.is_empty(), cohort.record.goes_on);
-        let held: Vec<_> = cohort.held().map(|(step, _)| step).collect();
+        let held: Vec<_> = cohort.holders.all().map(|(step, _)| step).collect();
         let ends = was_here && (is_empty || !goes_on);
         let mut effects = if ends { self.on_stop(id, &[]) } else { Vec::new() };
         if is_empty && was_here {
@@ -228,20 +246,23 @@ impl StreamCoordinator {
         }
         let Some(attachment) = self.attachments.get_mut(&id) else { return };
         let Some(cohort) = &mut attachment.cohort else { return };
-        let absent = cohort.absent();
+        let (absent, name) = (cohort.absent(), cohort.record.name.clone());
         let mut lost = None;
         for told in std::mem::take(&mut cohort.catch_up) {
             let (run, step) = (told.step.run, told.step.step);
-            let of_run = self.runs.get(&run);
-            let found = of_run.and_then(|run| run.steps.get(&step)).filter(|step| !step.dropped);
-            let (Some(of_run), Some(found)) = (of_run, found) else {
+            let of_run = self.runs.get_mut(&run);
+            let id_of_step = StepId { stream: self.name.clone(), run, step };
+            let report = of_run.and_then(|of_run| {
+                let found = of_run.steps.get(&step).filter(|step| !step.dropped)?;
+                Some((found.report(id_of_step, attachment.needs.at(run, step)), of_run))
+            });
+            let Some((mut report, of_run)) = report else {
                 lost.get_or_insert((step, told.lacking));
                 continue;
             };
-            let id_of_step = StepId { stream: self.name.clone(), run, step };
-            let mut report = found.report(id_of_step, attachment.needs.at(run, step));
             let attrs = &of_run.offer.attrs;
             report.attrs = (of_run.offer.attrs_version > 0).then(|| Box::new(attrs.clone()));
+            report.statics = of_run.give_statics(attachment, None);
             (report.missed, report.rewound) = (told.step.missed, told.step.rewound);
             (report.term, report.ranks) = (self.term, of_run.options.size);
             report.absent.clone_from(&absent);
@@ -254,7 +275,7 @@ impl StreamCoordinator {
                     "step {step} of stream '{}' is gone with servers that died: some of the readers '{}' have had it, and {} \
                      have not (rank {})",
                     self.name,
-                    cohort.record.name,
+                    name,
                     lacking.len(),
                     lacking.first().copied().unwrap_or_default()
                 ),

@@ -26,7 +26,7 @@ impl StreamCoordinator {
         let stops = |attachment: &&Attachment| {
             attachment.demands
                 && !attachment.is_stand_in()
-                && (!attachment.is_closing() || attachment.cohort.is_some())
+                && (!attachment.is_closing() || attachment.cohort.is_some() || attachment.share.is_some())
         };
         let stopped = self.attachments.get(&id).filter(stops);
         let known =

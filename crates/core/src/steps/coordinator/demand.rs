@@ -114,6 +114,8 @@ impl StreamCoordinator {
         if outdated || waits_for_another {
             effects.extend(self.on_demand_changed());
         }
+        // The run may be over by now: who takes part from a step on that there is not hears of it.
+        self.end_if_over(&mut effects);
         effects
     }
 

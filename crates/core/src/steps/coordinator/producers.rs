@@ -4,7 +4,7 @@ use super::StreamCoordinator;
 use crate::attr::Attr;
 use crate::contract::{Field, Needs};
 use crate::cut::Cuts;
-use crate::ids::{RunNumber, ServerId, StepId, StepNumber};
+use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepId, StepNumber};
 use crate::seeded::{Bug, seeded};
 use crate::steps::attachment::{Attachment, AttachmentId, Delivery};
 use crate::steps::contribution::StepContribution;
@@ -178,6 +178,9 @@ impl StreamCoordinator {
 
     /// What a rank has ended in a step has as many copies as it is to have.
     pub fn on_step_replicated(&mut self, run: RunNumber, rank: u32, step: StepNumber) {
+        if step == STATIC_STEP {
+            return;
+        }
         if let Some(rank) = self.rank_mut(run, rank) {
             rank.note_safe_below(step.saturating_add(1));
         }
@@ -217,6 +220,28 @@ impl StreamCoordinator {
         }
     }
 
+    /// A rank has put static fields, and has ended the step with which it did.
+    fn on_statics_put(
+        &mut self,
+        number: RunNumber,
+        rank: u32,
+        server: ServerId,
+        put: StepContribution,
+    ) -> Vec<Effect> {
+        let Some(run) = self.runs.get_mut(&number) else { return vec![self.unneeded(number, server, &put)] };
+        match run.register_statics(rank, server, put) {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![Effect::RankError { server, run: number, rank, error }],
+        }
+    }
+
+    /// What was told is freed already: another server has told of it that has died since. Or the run was forgotten.
+    fn unneeded(&self, run: RunNumber, server: ServerId, told: &StepContribution) -> Effect {
+        let servers: BTreeSet<ServerId> = told.holders().chain([server]).collect();
+        let servers = servers.into_iter().collect();
+        Effect::Free { id: self.step_id(run, told.step), servers, unseen_before: self.term }
+    }
+
     /// A rank ended a step at which something was demanded.
     pub fn on_step_ended(
         &mut self,
@@ -230,12 +255,14 @@ impl StreamCoordinator {
             return effects;
         }
         let number = ended.step;
+        if number == STATIC_STEP {
+            return self.on_statics_put(run, rank, server, ended);
+        }
         let away = self.runs.get(&run).and_then(|run| run.ranks.get(&rank));
         let away = away.is_some_and(|rank| rank.state.is_away());
         if !away {
             self.note_finished_below(run, rank, number, &mut effects);
         }
-        let id = self.step_id(run, number);
         let telling = self.waits_to_settle();
         let known = self.runs.get_mut(&run).filter(|run| {
             let done = run.ranks.get(&rank).is_some_and(|rank| rank.below > number);
@@ -243,17 +270,7 @@ impl StreamCoordinator {
             let learning = telling && run.learning().is_some();
             learning || !done || run.steps.contains_key(&number)
         });
-        let Some(entry) = known else {
-            // It is freed already: another server has told of it that has died since. Or the run was forgotten.
-            let blocks =
-                ended.fields.iter().flat_map(|field| &field.blocks).map(|block| block.location.server);
-            let servers: BTreeSet<ServerId> = blocks.chain(ended.servers).chain([server]).collect();
-            return vec![Effect::Free {
-                id,
-                servers: servers.into_iter().collect(),
-                unseen_before: self.term,
-            }];
-        };
+        let Some(entry) = known else { return vec![self.unneeded(run, server, &ended)] };
         let step = entry.step_mut(number);
         if let Err(error) = step.register(rank, server, ended) {
             effects.push(Effect::RankError { server, run, rank, error });
@@ -279,7 +296,7 @@ impl StreamCoordinator {
         }
         // Its home has told all that it knew: what other servers hold beyond that belongs to no step.
         for (step, server) in std::mem::take(&mut state.stranded) {
-            match entry.steps.get_mut(&step) {
+            match entry.held_mut(step) {
                 Some(step) => drop(step.servers.insert(server)),
                 None => effects.push(Effect::Free {
                     id: StepId { stream: self.name.clone(), run, step },
@@ -307,7 +324,7 @@ impl StreamCoordinator {
         let free =
             vec![Effect::Free { id: self.step_id(run, step), servers: vec![server], unseen_before: 0 }];
         let Some(entry) = self.runs.get_mut(&run) else { return free };
-        if let Some(step) = entry.steps.get_mut(&step) {
+        if let Some(step) = entry.held_mut(step) {
             step.servers.insert(server);
             return Vec::new();
         }
@@ -341,6 +358,7 @@ impl StreamCoordinator {
                     attachment.matched.note(number, step_number, &field.name);
                     wanted = true;
                 }
+                wanted |= run.offer.needs_static_alone(attachment.needs.at(number, step_number));
                 if attachment.unmatched.note(step_number, wanted)
                     && let Some(text) =
                         attachment.unmatched.text(attachment.needs.latest(), run.offer.fields.values())

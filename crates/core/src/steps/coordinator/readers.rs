@@ -245,7 +245,7 @@ impl StreamCoordinator {
             return;
         }
         for HeldStep { run, step, pinned } in std::mem::take(&mut attachment.held_before) {
-            let known = self.runs.get_mut(&run).and_then(|run| run.steps.get_mut(&step));
+            let known = self.runs.get_mut(&run).and_then(|run| run.held_mut(step));
             let Some(known) = known.filter(|known| !known.dropped) else { continue };
             let held = if pinned { &mut attachment.pinned } else { &mut attachment.delivered };
             known.holds += u32::from(held.insert((run, step)));
@@ -327,9 +327,9 @@ impl StreamCoordinator {
         self.runs.get(&run).is_some_and(|known| known.is_wanted(attachment.needs.at(run, step), step))
     }
 
-    /// Whether anything of a step is held, or expected.
+    /// Whether anything of a step, or of static fields, is held or expected.
     pub fn has_step(&self, run: RunNumber, step: StepNumber) -> bool {
-        self.runs.get(&run).is_some_and(|run| run.steps.contains_key(&step))
+        self.runs.get(&run).is_some_and(|run| run.has(step))
     }
 
     /// Whether a step was dropped while somebody stood in for an attachment.
@@ -438,6 +438,10 @@ impl StreamCoordinator {
         if known && !pinned {
             self.let_go(run, step, &mut effects);
         }
+        let outdated = self.attachments.get_mut(&id).map(Attachment::take_outdated_statics);
+        for (run, step) in outdated.into_iter().flatten() {
+            self.let_go(run, step, &mut effects);
+        }
         self.end_if_over(&mut effects);
         self.forget_empty_runs(&mut effects);
         effects
@@ -450,28 +454,51 @@ impl StreamCoordinator {
 
     pub(super) fn deliver(&mut self, id: AttachmentId, effects: &mut Vec<Effect>) {
         self.deliver_caught_up(id, effects);
-        let Some(attachment) = self.attachments.get_mut(&id) else { return };
-        while attachment.is_ready() {
-            let Some(Queued { run, step, missed }) = attachment.queue.pop_front() else { break };
-            let Some(of_run) = self.runs.get(&run) else { continue };
-            let Some(found) = of_run.steps.get(&step) else { continue };
-            let id_of_step = StepId { stream: self.name.clone(), run, step };
-            let mut report = found.report(id_of_step, attachment.needs.at(run, step));
-            if attachment.note_attrs_told(run, of_run.offer.attrs_version) {
-                report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
+        while let Some(effect) = self.next_delivery(id) {
+            effects.push(effect);
+        }
+    }
+
+    /// Tells an attachment of the next step that waits for it, if it is ready.
+    fn next_delivery(&mut self, id: AttachmentId) -> Option<Effect> {
+        let attachment = self.attachments.get_mut(&id)?;
+        let is_held = |queued: &Queued| {
+            self.runs.get(&queued.run).is_some_and(|run| run.steps.contains_key(&queued.step))
+        };
+        while attachment.queue.front().is_some_and(|queued| !is_held(queued)) {
+            attachment.queue.pop_front();
+        }
+        attachment.queue.front()?;
+        let sharer = attachment.take_next_reader()?;
+        let Queued { run, step, missed } = attachment.queue.pop_front()?;
+        let of_run = self.runs.get_mut(&run)?;
+        let id_of_step = StepId { stream: self.name.clone(), run, step };
+        let mut report = of_run.steps.get(&step)?.report(id_of_step, attachment.needs.at(run, step));
+        if attachment.note_attrs_told(sharer, run, of_run.offer.attrs_version) {
+            report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
+        }
+        report.statics = of_run.statics_to_tell(attachment, sharer);
+        report.missed = missed;
+        attachment.missed_before += missed;
+        (report.term, report.ranks) = (self.term, of_run.options.size);
+        if let Some(cohort) = &mut attachment.cohort {
+            cohort.note_told((run, step));
+            report.absent = cohort.absent();
+        }
+        report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
+        attachment.delivered.insert((run, step));
+        (attachment.has_asked, attachment.has_spare) = (false, false);
+        match (sharer, &mut attachment.share) {
+            (Some(number), Some(share)) => {
+                // One that is given once more is an earlier one.
+                attachment.last = attachment.last.max(Some((run, step)));
+                report.attempt = share.give(number, (run, step));
+                Some(Effect::DeliverTo(id, vec![number], Box::new(report)))
             }
-            report.missed = missed;
-            attachment.missed_before += missed;
-            (report.term, report.ranks) = (self.term, of_run.options.size);
-            if let Some(cohort) = &mut attachment.cohort {
-                cohort.note_told((run, step));
-                report.absent = cohort.absent();
+            _ => {
+                attachment.last = Some((run, step));
+                Some(Effect::Deliver(id, Box::new(report)))
             }
-            report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
-            attachment.last = Some((run, step));
-            attachment.delivered.insert((run, step));
-            (attachment.has_asked, attachment.has_spare) = (false, false);
-            effects.push(Effect::Deliver(id, Box::new(report)));
         }
     }
 
@@ -479,11 +506,15 @@ impl StreamCoordinator {
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
         let continued: BTreeMap<RunNumber, RunNumber> =
             self.runs.values().filter_map(|run| Some((run.options.continues?.0, run.number))).collect();
-        let is_known = !self.waits_to_settle();
+        if self.waits_to_settle() {
+            // Steps that all have ended are yet to close.
+            return;
+        }
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
-            let drained = attachment.queue.is_empty() && !attachment.is_stand_in();
-            if drained && is_known && attachment.is_looking() {
+            let drained =
+                attachment.queue.is_empty() && !attachment.is_stand_in() && !attachment.may_give_again();
+            if drained && attachment.is_looking() {
                 attachment.phase = Phase::Ended(self.last_run, 0);
                 let missed = attachment.missed;
                 effects.push(Effect::Ended(*id, Box::new(RunEnd::of_what_is_held(self.last_run, missed))));

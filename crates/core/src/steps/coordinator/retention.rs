@@ -1,11 +1,13 @@
 //! How long steps are held, and which go when memory is short.
 
 use super::StreamCoordinator;
-use crate::ids::{RunNumber, StepId, StepNumber};
+use crate::ids::{RunNumber, STATIC_STEP, StepId, StepNumber};
 use crate::steps::attachment::{Attachment, Queued, Take};
 use crate::steps::effect::Effect;
 use crate::steps::options::Policy;
 use crate::steps::report::RECORDS_TRAVEL_RANKS_MAX;
+use crate::steps::run::Run;
+use crate::steps::step::Step;
 use std::collections::BTreeMap;
 
 /// How many steps may wait for readers before the oldest are dropped, however small they are: steps of a few bytes
@@ -109,6 +111,7 @@ impl StreamCoordinator {
             self.drop_queued(run, step, &mut effects);
             self.free(run, step, &mut effects);
             self.end_if_over(&mut effects);
+            self.forget_empty_runs(&mut effects);
         }
         effects
     }
@@ -131,10 +134,10 @@ impl StreamCoordinator {
         effects
     }
 
-    /// An attachment does not hold a step any more.
+    /// An attachment does not hold a step any more, or the static fields of a run, which stay as long as that does.
     pub(super) fn let_go(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        let Some(found) = run.steps.get_mut(&step) else { return };
+        let Some(found) = run.held_mut(step) else { return };
         found.holds = found.holds.saturating_sub(1);
         self.free_if_unneeded(number, step, effects);
     }
@@ -155,33 +158,61 @@ impl StreamCoordinator {
     fn free(&mut self, number: RunNumber, step: StepNumber, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.kept.remove(&step);
-        if let Some(mut freed) = run.steps.remove(&step) {
-            if run.options.size > RECORDS_TRAVEL_RANKS_MAX {
-                // Owners may know blocks of a rank that died before it could say so.
-                freed.servers.extend(self.members.iter().copied());
-            }
+        if let Some(freed) = run.steps.remove(&step) {
             for rank in &freed.ended {
                 if let Some(rank) = run.ranks.get_mut(rank) {
                     rank.note_safe_below(step.saturating_add(1));
                 }
             }
-            let id = StepId { stream: self.name.clone(), run: number, step };
-            let servers = freed.servers.into_iter().collect();
-            effects.push(Effect::Free { id, servers, unseen_before: freed.unseen_before });
+            let is_large = run.options.size > RECORDS_TRAVEL_RANKS_MAX;
+            effects.push(self.freed((number, step), freed, is_large));
+        }
+    }
+
+    /// Nobody needs what is held of a step, or of static fields, of a run that may be large.
+    fn freed(&self, (run, step): (RunNumber, StepNumber), mut freed: Step, is_large: bool) -> Effect {
+        if is_large {
+            // Owners may know blocks of a rank that died before it could say so.
+            freed.servers.extend(self.members.iter().copied());
+        }
+        let servers = freed.servers.into_iter().collect();
+        Effect::Free { id: self.step_id(run, step), servers, unseen_before: freed.unseen_before }
+    }
+
+    /// Frees the static fields of a run that is over, of which nothing else is held, unless somebody holds them.
+    fn free_statics_if_unneeded(&mut self, number: RunNumber, effects: &mut Vec<Effect>) {
+        // Readers that have not come back may look at them.
+        let waits = self.waits_to_settle() || self.attachments.values().any(Attachment::awaits_readers);
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let is_over = match number < self.last_run {
+            true => run.is_over(),
+            // Ranks may come back.
+            false => run.is_known_to_be_over(),
+        };
+        if is_over
+            && !waits
+            && run.steps.is_empty()
+            && let Some(freed) = run.statics.take_unheld()
+        {
+            let is_large = run.options.size > RECORDS_TRAVEL_RANKS_MAX;
+            effects.push(self.freed((number, STATIC_STEP), freed, is_large));
         }
     }
 
     /// Runs that are over are kept only for their steps; the latest also for its contract.
     pub(super) fn forget_empty_runs(&mut self, effects: &mut Vec<Effect>) {
-        let over: Vec<RunNumber> =
-            self.runs.values().filter(|run| run.number < self.last_run).map(|run| run.number).collect();
+        let last = self.last_run;
+        self.free_statics_if_unneeded(last, effects);
+        let over: Vec<RunNumber> = self.runs.keys().copied().filter(|run| *run < last).collect();
         for number in over {
             // Only the latest run keeps steps that nobody reads.
             let kept = self.runs.get_mut(&number).map(|run| std::mem::take(&mut run.kept));
             for step in kept.into_iter().flatten() {
                 self.free_if_unneeded(number, step, effects);
             }
-            if self.runs.get(&number).is_some_and(|run| run.steps.is_empty() && run.is_over())
+            self.free_statics_if_unneeded(number, effects);
+            let is_empty = |run: &Run| run.steps.is_empty() && !run.has(STATIC_STEP) && run.is_over();
+            if self.runs.get(&number).is_some_and(is_empty)
                 && let Some(run) = self.runs.remove(&number)
             {
                 for (step, servers) in run.unclaimed {
@@ -192,3 +223,6 @@ impl StreamCoordinator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

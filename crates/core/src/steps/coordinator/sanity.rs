@@ -1,7 +1,7 @@
 //! What always holds of a stream's coordinator between two events: tests and simulations check it.
 
 use super::StreamCoordinator;
-use crate::ids::{RunNumber, StepNumber};
+use crate::ids::{RunNumber, StepNumber, step_name};
 use crate::steps::attachment::{Attachment, Phase};
 use std::collections::BTreeMap;
 
@@ -30,17 +30,17 @@ impl StreamCoordinator {
             }
         }
         for (number, run) in &self.runs {
-            for (step_number, step) in &run.steps {
-                let counted = holds.remove(&(*number, *step_number)).unwrap_or(0);
+            for (step_number, step) in run.all_held() {
+                let counted = holds.remove(&(*number, step_number)).unwrap_or(0);
                 if counted != step.holds {
                     let text = format!("{counted} attachments hold it, but {} are counted", step.holds);
-                    return Err(format!("run {number}, step {step_number}: {text}"));
+                    return Err(format!("run {number}, {}: {text}", step_name(step_number)));
                 }
             }
         }
         match holds.pop_first() {
             None => Ok(()),
-            Some(((run, step), _)) => Err(format!("step {step} of run {run} is held, but free")),
+            Some(((run, step), _)) => Err(format!("{} of run {run}: held, but free", step_name(step))),
         }
     }
 }
@@ -58,6 +58,11 @@ impl Attachment {
         }
         if self.is_stand_in() && !self.delivered.is_empty() {
             return Err(format!("nobody reads {:?}", self.delivered));
+        }
+        if let Some(share) = &self.share
+            && let Some(step) = self.delivered.iter().find(|step| share.holders.readers_of(**step).is_empty())
+        {
+            return Err(format!("step {step:?} was given to one of those that share steps, and none has it"));
         }
         match self.phase {
             Phase::Ended(..) if !self.queue.is_empty() => Err("steps wait after its end".into()),

@@ -237,8 +237,8 @@ impl StreamCoordinator {
     ) {
         let id = self.step_id(run, step);
         match self.runs.get_mut(&run) {
-            Some(run) if run.steps.contains_key(&step) => {
-                if let Some(step) = run.steps.get_mut(&step) {
+            Some(run) if run.has(step) => {
+                if let Some(step) = run.held_mut(step) {
                     step.servers.extend(servers);
                 }
             }
@@ -355,6 +355,7 @@ impl StreamCoordinator {
     /// Called about once a second.
     pub fn give_up_overdue(&mut self) -> Vec<Effect> {
         let mut effects = self.look_for_readers();
+        effects.extend(self.give_up_sharers_that_stay_away());
         let mut late = Vec::new();
         for run in self.runs.values_mut() {
             let away = run.ranks.values().any(|rank| rank.state.is_away());

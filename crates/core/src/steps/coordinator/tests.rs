@@ -223,6 +223,21 @@ fn a_step_closes_with_its_last_rank_and_is_freed_on_release() {
     assert_eq!(freed(&stream.release(AttachmentId(7), 1, 0, false)), [0]);
 }
 
+/// A reader that comes as a run ends, while a server does not answer.
+#[test]
+fn who_takes_part_from_the_end_on_is_told_of_it() {
+    let mut stream = stream(Policy::Block, 1, 1);
+    let effects = stream.attach(AttachmentId(8), Attachment::new(needs(1), S0, 1), Start::Next).unwrap();
+    let [Effect::Prepare { version, .. }] = without_records(effects)[..] else { panic!() };
+    assert_eq!(stream.on_prepared(S0, version, Some(0)), []);
+    assert_eq!(delivered(&step(&mut stream, 0)), [(0, 0)]);
+    stream.on_rank_gone(1, 0, CLOSED);
+    assert_eq!(ends(&stream.on_rank_gone(1, 1, CLOSED)), [(7, 0, ErrorKind::Ended)]);
+    let effects = stream.on_prepared(S1, version, Some(0));
+    assert_eq!(stream.active_from(AttachmentId(8)), Some((1, 1)));
+    assert_eq!(ends(&effects), [(8, 0, ErrorKind::Ended)]);
+}
+
 #[test]
 fn undemanded_steps_are_freed_at_once() {
     let mut stream = stream(Policy::DropOldest, 2, 2);
@@ -1106,7 +1121,7 @@ fn attributes_are_told_when_they_are_new() {
 
     // One that comes later learns them with its first step, one that forgets with each.
     let mut forgetful = Attachment::new(needs(1), S0, 8);
-    forgetful.remembers_attrs = false;
+    forgetful.remembers_run = false;
     for (id, attachment) in [(8, Attachment::new(needs(1), S0, 8)), (9, forgetful)] {
         for effect in without_records(stream.attach(AttachmentId(id), attachment, Start::Next).unwrap()) {
             let Effect::Prepare { version, .. } = effect else { panic!("{effect:?}") };

@@ -5,7 +5,7 @@ use super::{Session, not_joined};
 use crate::sessions::payload;
 use forebay_core::block::{BlockRecord, INLINE_MAX, Location};
 use forebay_core::directory::{check_block_fits, check_blocks};
-use forebay_core::ids::StepId;
+use forebay_core::ids::{STATIC_STEP, StepId};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::block::{BytesLocation, PutBlock};
 use forebay_wire::client::producer::Reply;
@@ -50,11 +50,12 @@ impl Session {
         if let Some(counted) = counted {
             open.count(&block.field, &counted);
         }
-        open.add(block.field, record, told, here);
+        open.add(field, record, told, here);
         if !here || !at_once {
             return Ok(Reply::Done);
         }
-        let id = StepId { stream: rank.stream.clone(), run: rank.run, step: open.number };
+        let step = if field.is_static { STATIC_STEP } else { open.number };
+        let id = StepId { stream: rank.stream.clone(), run: rank.run, step };
         let (unit, copies) = (ReplicaUnit::Step(id), rank.copies);
         let ranges = vec![BlockRange::from(&location)];
         node.replicate_in_time(unit, copies, ranges, self.client.patience).await?;
@@ -99,13 +100,19 @@ impl Session {
         let name = block.key(rank.rank);
         check_block_fits(field, name, block.level, &block.extent)?;
         let Some(open) = &rank.open else { return Err(no_step("a put")) };
+        if field.is_static && rank.has_told_statics {
+            return Err(Error::step_order(format!(
+                "field '{}' is static: rank {} has put its static fields in an earlier step",
+                block.field, rank.rank
+            )));
+        }
         if open.keys.contains(&(block.field.clone(), name)) {
             return Err(Error::conflict(format!(
                 "{name} of field '{}' was already put at step {}; give each block of a step its own number",
                 block.field, open.number
             )));
         }
-        let first = !open.fields.contains_key(&block.field);
+        let first = !open.has(&block.field);
         let told = block.record_bytes_max() + if first { encoded_bytes(field)? } else { 0 };
         if open.told + told > TOLD_MAX {
             return Err(Error::new(

@@ -2,9 +2,10 @@
 
 use super::Session;
 use crate::sessions::open_step::OpenStep;
+use crate::sessions::rank::Rank;
 use crate::streams::local_ranks::MayBegin;
 use forebay_core::attr::Attrs;
-use forebay_core::ids::StepNumber;
+use forebay_core::ids::{STATIC_STEP, StepNumber};
 use forebay_core::stats::Stats;
 use forebay_core::{Error, Result};
 use forebay_wire::client::producer::Reply;
@@ -22,6 +23,7 @@ impl Session {
     ) -> Result<Reply> {
         let deadline = Instant::now() + patience;
         let node = self.client.node.clone();
+        check_number(step)?;
         self.give_up_open_step(step)?;
         if node.leaves.get() {
             self.steps_are_told().await;
@@ -43,12 +45,7 @@ impl Session {
                 )));
             }
         }
-        if let Some(last) = rank.last.filter(|last| step <= *last) {
-            return Err(Error::step_order(format!(
-                "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again \
-                 (with `continues`)"
-            )));
-        }
+        check_order(rank, step)?;
         if rank.awaited_readers > 0 {
             self.await_readers(deadline).await?;
         }
@@ -118,6 +115,7 @@ impl Session {
         let node = self.client.node.clone();
         let rank = self.rank()?;
         let demand = node.state.lock().ranks.demand_at(&rank.stream, rank.run, step);
+        check_number(step)?;
         let Some(demand) = demand.filter(|_| rank.open.is_none()) else {
             return Err(no_step("a step that a rank begins by itself"));
         };
@@ -147,9 +145,9 @@ impl Session {
         let said = attrs.check_of_step();
         open.attrs = if said.is_ok() { attrs } else { Attrs::default() };
         rank.writing.abort_all(&node);
-        let arrived: usize = open.fields.values().map(Vec::len).sum();
+        let arrived = open.blocks();
         let lost = arrived as u64 != blocks;
-        if arrived > 0 {
+        if !open.fields.is_empty() {
             rank.predicted.clone_from(&open.sizes);
             rank.predicted_under = open.demand.version;
             if rank.writing.got_fresh() {
@@ -158,9 +156,10 @@ impl Session {
             }
         }
         let mut copies = None;
-        // All ranks of a step see one demand, so that all decide this alike; their fields may differ.
-        if !open.demand.is_empty() || arrived > 0 {
+        if open.is_told() {
             rank.told_below = step.saturating_add(1);
+        }
+        if open.is_told() || arrived > 0 {
             rank.unheard = true;
             let (done, kept) = (rank.copies > 0).then(oneshot::channel).unzip();
             copies = kept;
@@ -172,6 +171,25 @@ impl Session {
         }
         Ok(copies)
     }
+}
+
+/// Checks that a step can have this number.
+fn check_number(step: StepNumber) -> Result<()> {
+    match step {
+        STATIC_STEP => {
+            Err(Error::invalid(format!("no step has the number {step}: it stands for static fields")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that step numbers grow.
+fn check_order(rank: &Rank, step: StepNumber) -> Result<()> {
+    let Some(last) = rank.last.filter(|last| step <= *last) else { return Ok(()) };
+    Err(Error::step_order(format!(
+        "step {step} after step {last}: numbers must grow within a run; after a restart open the stream again (with \
+         `continues`)"
+    )))
 }
 
 /// The error for what needs an open step.

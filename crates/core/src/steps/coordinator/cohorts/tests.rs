@@ -167,10 +167,10 @@ fn the_first_that_asks_for_the_newest_has_it_chosen_for_all() {
     let mut stream = stream(Policy::DropOldest, latest);
     step(&mut stream, 0);
     step(&mut stream, 1);
-    assert_eq!(told(&stream.on_asked_by(ID, None)), [(1, None)]);
+    assert_eq!(told(&stream.on_asked_by(ID, 0, None)), [(1, None)]);
     step(&mut stream, 2);
-    assert_eq!(told(&stream.on_asked_by(ID, None)), [], "that one is on its way to it");
-    assert_eq!(told(&stream.on_asked_by(ID, Some((1, 1)))), [(2, None)]);
+    assert_eq!(told(&stream.on_asked_by(ID, 0, None)), [], "that one is on its way to it");
+    assert_eq!(told(&stream.on_asked_by(ID, 0, Some((1, 1)))), [(2, None)]);
 }
 
 /// A coordinator that is told of a run with steps 6 to 8, and of a cohort that was told of some of them.

@@ -29,6 +29,7 @@ fn record(from: Option<(RunNumber, StepNumber)>) -> AttachmentRecord {
         first_run: 0,
         from,
         cohort: None,
+        share: None,
     }
 }
 
@@ -634,4 +635,18 @@ fn what_nobody_claimed_goes_with_its_run() {
     (0..10).for_each(|_| effects.extend(stream.give_up_overdue()));
     effects.extend(stream.join(0, S0, options(2, Policy::DropOldest)).unwrap().1);
     assert_eq!(freed(&effects), [7, 8, 9], "{effects:?}");
+}
+
+/// A coordinator that stood still is told once more of what it knows: who reads is not told the end before the last step closes.
+#[test]
+fn the_end_comes_after_all_that_is_told_again() {
+    let mut stream = stream(Policy::DropOldest, 1, 4);
+    stream.take_over(4);
+    for rank in 0..2 {
+        assert_eq!(stream.on_step_ended(1, rank, ServerId(rank), ended(rank, 0)), []);
+        assert_eq!(stream.on_rank_gone(1, rank, CLOSED), []);
+    }
+    let effects = stream.settle(|| AttachmentId(99));
+    assert_eq!(delivered(&effects), [(0, 0)]);
+    assert_eq!(ends(&effects), [(7, 0, ErrorKind::Ended)]);
 }

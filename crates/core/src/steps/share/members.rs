@@ -1,0 +1,268 @@
+//! The readers that share the steps of a stream, whose turn it is, and which of them holds which step.
+
+use crate::identity::Identity;
+use crate::ids::{RunNumber, STATIC_STEP, StepNumber};
+use crate::steps::holders::Holders;
+use crate::steps::run_told::RunTold;
+use crate::steps::share::sharer::Sharing;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many times a coordinator looks for readers that were there before it, until their steps are given to others. It looks
+/// about once a second.
+const AWAY_LOOKS: u32 = 10;
+
+/// What every server knows of readers that share steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareRecord {
+    /// What they are called.
+    pub name: String,
+    /// How the steps are shared out.
+    pub sharing: Sharing,
+    /// The numbers of those that are there.
+    pub sharers: BTreeSet<u32>,
+}
+
+/// A reader that is there.
+#[derive(Debug)]
+struct Present {
+    who: Identity,
+    /// How many steps it may hold.
+    window: u32,
+    told: RunTold,
+}
+
+/// The readers that share the steps of a stream.
+#[derive(Debug)]
+pub(in crate::steps) struct Share {
+    pub(in crate::steps) record: ShareRecord,
+    present: BTreeMap<u32, Present>,
+    pub(in crate::steps) holders: Holders,
+    /// The number of the next that comes for the first time.
+    next: u32,
+    /// Those that have asked for a step, the first one first; one may ask for several.
+    asking: VecDeque<u32>,
+    /// The number of the one that was given a step last.
+    last: Option<u32>,
+    /// How many readers a step was given to that died before they had finished with it.
+    attempts: BTreeMap<(RunNumber, StepNumber), u32>,
+    /// Those that the coordinator before knew, and that have not come back.
+    away: BTreeSet<u32>,
+    looks: u32,
+}
+
+impl Share {
+    /// Readers that are yet to come. Those that the coordinator before this one knew may come back.
+    pub(in crate::steps) fn new(name: &str, sharing: Sharing, away: BTreeSet<u32>) -> Share {
+        let record = ShareRecord { name: name.to_owned(), sharing, sharers: away.clone() };
+        Share {
+            next: record.sharers.last().map_or(0, |last| last.wrapping_add(1)),
+            record,
+            present: BTreeMap::new(),
+            holders: Holders::default(),
+            asking: VecDeque::new(),
+            last: None,
+            attempts: BTreeMap::new(),
+            away,
+            looks: 0,
+        }
+    }
+
+    /// A reader comes, or comes back with the number that it had. Returns its number.
+    pub(in crate::steps) fn come(&mut self, number: Option<u32>, who: Identity, window: u32) -> u32 {
+        let mut number = number.unwrap_or(self.next);
+        // One that is gone may still hold arrays.
+        while self.present.contains_key(&number) || self.holders.of(number).next().is_some() {
+            number = number.wrapping_add(1);
+        }
+        self.next = self.next.max(number.wrapping_add(1));
+        self.away.remove(&number);
+        self.record.sharers.insert(number);
+        self.present.insert(number, Present { who, window, told: RunTold::default() });
+        number
+    }
+
+    /// Whether none is there.
+    pub(in crate::steps) fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
+    /// Whether some may come back.
+    pub(in crate::steps) fn awaits_some(&self) -> bool {
+        !self.away.is_empty()
+    }
+
+    /// How many are there.
+    pub(in crate::steps) fn count(&self) -> u64 {
+        self.present.len() as u64
+    }
+
+    /// What a reader was told of runs.
+    pub(in crate::steps) fn told(&mut self, number: u32) -> Option<&mut RunTold> {
+        self.present.get_mut(&number).map(|present| &mut present.told)
+    }
+
+    /// A reader, as people read it.
+    pub(in crate::steps) fn describe(&self, number: u32) -> String {
+        let Some(Present { who, .. }) = self.present.get(&number) else { return "a reader".to_owned() };
+        format!("process {} on {} (one of the readers '{}')", who.pid, who.host, self.record.name)
+    }
+
+    /// A reader asks for a step, for as many as it may hold.
+    pub(in crate::steps) fn ask(&mut self, number: u32) {
+        let asks = self.asking.iter().filter(|other| **other == number).count();
+        if self.present.get(&number).is_some_and(|present| asks < present.window as usize) {
+            self.asking.push_back(number);
+        }
+    }
+
+    /// Whether a reader may be given one more step.
+    fn has_room(&self, number: u32) -> bool {
+        let unread = self.holders.of(number).filter(|(_, pinned)| !pinned).count();
+        self.present.get(&number).is_some_and(|present| unread < present.window as usize)
+    }
+
+    /// Whose turn it is, where they are given steps in turn.
+    fn in_turn(&self) -> Option<u32> {
+        let after = self.last.and_then(|last| last.checked_add(1)).unwrap_or(0);
+        let mut later = self.present.range(after..).map(|(number, _)| *number);
+        later.next().or_else(|| self.present.keys().next().copied())
+    }
+
+    /// The reader that is to be given the next step, if one is ready. None is while others may come back that hold steps.
+    pub(in crate::steps) fn take_next(&mut self) -> Option<u32> {
+        if !self.away.is_empty() {
+            return None;
+        }
+        let next = match self.record.sharing {
+            Sharing::None => None,
+            Sharing::OnDemand => {
+                let place = self.asking.iter().position(|number| self.has_room(*number))?;
+                self.asking.remove(place)
+            }
+            Sharing::RoundRobin => self.in_turn().filter(|number| self.has_room(*number)),
+        };
+        self.last = next.or(self.last);
+        next
+    }
+
+    /// A step is given to a reader. Returns to how many it was given that died.
+    pub(in crate::steps) fn give(&mut self, number: u32, step: (RunNumber, StepNumber)) -> u32 {
+        self.holders.note(number, step, false);
+        self.attempts.get(&step).copied().unwrap_or(0)
+    }
+
+    /// Nobody holds a step any more, and nobody is to be given it.
+    pub(in crate::steps) fn forget(&mut self, step: (RunNumber, StepNumber)) {
+        self.holders.forget(step);
+        self.attempts.remove(&step);
+    }
+
+    /// A reader that had not finished with a step has died, or has not looked at it: it goes to another one.
+    pub(in crate::steps) fn take_back(&mut self, step: (RunNumber, StepNumber), died: bool) {
+        self.holders.forget(step);
+        if died {
+            *self.attempts.entry(step).or_default() += 1;
+        }
+    }
+
+    /// A reader is gone. Returns whether it was there.
+    pub(in crate::steps) fn leave(&mut self, number: u32) -> bool {
+        self.asking.retain(|other| *other != number);
+        self.record.sharers.remove(&number);
+        self.present.remove(&number).is_some()
+    }
+
+    /// The steps that a reader holds, and whether only arrays of each live there.
+    pub(in crate::steps) fn held_by(&self, number: u32) -> Vec<((RunNumber, StepNumber), bool)> {
+        self.holders.of(number).collect()
+    }
+
+    /// One more look for readers that have not come back. Returns whether their steps go to others from now on.
+    pub(in crate::steps) fn give_up_away(&mut self) -> bool {
+        if self.away.is_empty() {
+            return false;
+        }
+        self.looks += 1;
+        if self.looks < AWAY_LOOKS {
+            return false;
+        }
+        let away = std::mem::take(&mut self.away);
+        self.record.sharers.retain(|number| !away.contains(number));
+        true
+    }
+
+    /// For whom the others wait, for people: for readers that hold the last steps (`waits` is whether one is left to be given), or
+    /// for the one whose turn it is.
+    pub(in crate::steps) fn behind(&self, waits: bool) -> Option<String> {
+        if !self.away.is_empty() {
+            return Some("readers that share its steps are yet to come back".to_owned());
+        }
+        if waits {
+            let next = self.in_turn().filter(|_| self.record.sharing == Sharing::RoundRobin)?;
+            return (!self.has_room(next)).then(|| {
+                format!("the next step is for {}, which holds as many as it may", self.describe(next))
+            });
+        }
+        let (step, _) = self.holders.all().find(|((_, step), pinned)| !pinned && *step != STATIC_STEP)?;
+        let reader = *self.holders.readers_of(step).first()?;
+        Some(format!("{} has not finished with step {}", self.describe(reader), step.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(sharing: Sharing, readers: u32) -> Share {
+        let mut share = Share::new("w", sharing, BTreeSet::new());
+        for number in 0..readers {
+            assert_eq!(share.come(None, Identity::default(), 2), number);
+        }
+        share
+    }
+
+    /// To whom the next steps go, none of which is released.
+    fn given(share: &mut Share, steps: u64) -> Vec<Option<u32>> {
+        let mut give = |step| {
+            let next = share.take_next();
+            next.iter().for_each(|number| assert_eq!(share.give(*number, (1, step)), 0));
+            next
+        };
+        (0..steps).map(&mut give).collect()
+    }
+
+    #[test]
+    fn steps_go_round() {
+        let mut three = share(Sharing::RoundRobin, 3);
+        assert_eq!(given(&mut three, 4), [Some(0), Some(1), Some(2), Some(0)]);
+        assert!(three.leave(1) && !three.leave(1));
+        assert_eq!(three.take_next(), Some(2));
+        assert_eq!(three.take_next(), None, "the first one holds two, and it is its turn");
+        three.holders.release(0, (1, 0), false);
+        assert_eq!((three.take_next(), three.take_next()), (Some(0), Some(2)));
+    }
+
+    #[test]
+    fn steps_go_to_who_asks_first() {
+        let mut three = share(Sharing::OnDemand, 3);
+        assert_eq!(three.take_next(), None);
+        [2, 2, 2, 0, 7].into_iter().for_each(|number| three.ask(number));
+        assert_eq!(given(&mut three, 5), [Some(2), Some(2), Some(0), None, None], "no more than it may hold");
+        three.ask(2);
+        three.ask(1);
+        assert_eq!(three.take_next(), Some(1), "the other one holds as many as it may");
+        three.holders.release(2, (1, 0), false);
+        assert_eq!(three.take_next(), Some(2));
+    }
+
+    #[test]
+    fn who_has_not_come_back_is_awaited() {
+        let mut two = Share::new("w", Sharing::RoundRobin, BTreeSet::from([3, 5]));
+        assert_eq!(two.come(Some(5), Identity::default(), 1), 5);
+        assert_eq!(two.come(None, Identity::default(), 1), 6, "a new one");
+        assert_eq!(two.take_next(), None);
+        assert!((0..9).all(|_| !two.give_up_away()) && two.give_up_away() && !two.give_up_away());
+        assert_eq!((two.take_next(), two.record.sharers), (Some(5), BTreeSet::from([5, 6])));
+    }
+}

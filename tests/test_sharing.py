@@ -1,0 +1,285 @@
+"""Readers of one name that share the steps of a stream: each step is given to one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from support.arrays import reference
+from support.children import Child
+from support.deaths import kill_servers
+from support.groups import BUDGET, is_given_back, stream_coordinated_by, stream_status
+from support.sessions import consumer, producer
+from support.waiting import wait_until
+
+import forebay
+
+SHARER = """
+    share, *more = sys.argv[2:]
+    reader = consumer(sys.argv[1], "s", name="w", share=share, timeout=20, window=2)
+    print("open")
+    held = []
+    for line in sys.stdin:
+        try:
+            step = reader.next()
+            print(step.number, step.attempt, float(step["U"][0, 0]))
+            if line == "next\\n":
+                step.release()
+            else:
+                held.append(step)
+        except forebay.Error as error:
+            print(type(error).__name__, error)
+"""
+
+
+def sharer(group: Any, share: str = "on-demand", stream: str = "s", **options: Any) -> forebay.Consumer:
+    options.setdefault("name", "w")
+    return consumer(group, stream, share=share, **options)
+
+
+@contextlib.contextmanager
+def simulation(group: Any, stream: str = "s", **options: Any) -> Iterator[forebay.Producer]:
+    options.setdefault("policy", "block")
+    with producer(group, stream, **options) as sim:
+        sim.array("U", dtype="f8", shape=(8, 6))
+        yield sim
+
+
+def put(sim: forebay.Producer, *numbers: int) -> None:
+    for number in numbers:
+        with sim.step(number) as step:
+            step.put("U", reference((8, 6), "f8", number))
+
+
+def read(reader: forebay.Consumer) -> tuple[int, int]:
+    """The next step, checked and released: its number, and for the how manieth time it was given."""
+    with reader.next() as step:
+        np.testing.assert_array_equal(step["U"][...], reference((8, 6), "f8", step.number))
+        return step.number, step.attempt
+
+
+def readers_of(group: forebay.LocalGroup, stream: str = "s") -> list[dict[str, Any]]:
+    found = stream_status(group, stream)
+    return [] if found is None else list(found["readers"])
+
+
+def test_each_step_is_given_to_one(group: forebay.LocalGroup, transport: str) -> None:
+    """All are read, by whoever asks; others of the stream are given all of them."""
+    seen: list[list[int]] = [[], [], []]
+
+    def work(found: list[int], reader: forebay.Consumer) -> None:
+        for step in reader:
+            np.testing.assert_array_equal(step["U"][...], reference((8, 6), "f8", step.number))
+            found.append(step.number)
+
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(sharer(group, transport=transport)) for _ in seen]
+        alone = stack.enter_context(consumer(group, transport=transport, window=40))
+        threads = [threading.Thread(target=work, args=pair) for pair in zip(seen, readers, strict=True)]
+        for thread in threads:
+            thread.start()
+        with simulation(group, transport=transport) as sim:
+            put(sim, *range(40))
+        for thread in threads:
+            thread.join(30)
+        assert sorted(number for numbers in seen for number in numbers) == list(range(40))
+        assert [step.number for step in alone] == list(range(40))
+    gc.collect()
+    wait_until(lambda: is_given_back(group))
+
+
+def test_in_turn(group: forebay.LocalGroup, transport: str) -> None:
+    with contextlib.ExitStack() as stack:
+        first, second, third = (
+            stack.enter_context(sharer(group, "round-robin", transport=transport)) for _ in range(3)
+        )
+        sim = stack.enter_context(simulation(group, transport=transport))
+        put(sim, *range(6))
+        assert [read(reader)[0] for reader in (third, second, first) * 2] == [2, 1, 0, 5, 4, 3]
+        [told] = readers_of(group)
+        assert (told["ranks"], told["name"]) == (3, "w")
+        # One that closes gives back what it has not looked at; a new one has its turn after the others.
+        put(sim, 6, 7, 8)
+        wait_until(lambda: (stream_status(group, "s") or {}).get("last_closed") == 8)
+        second.close()
+        assert [read(first), read(third)] == [(6, 0), (8, 0)]
+        fourth = stack.enter_context(sharer(group, "round-robin", transport=transport))
+        put(sim, 9, 10, 11)
+        assert [read(reader) for reader in (first, third, fourth, first)] == [
+            (7, 0),
+            (9, 0),
+            (10, 0),
+            (11, 0),
+        ]
+
+
+def test_a_slow_one_is_not_waited_for_on_demand(group: forebay.LocalGroup, transport: str) -> None:
+    with (
+        sharer(group, transport=transport, window=1) as slow,
+        sharer(group, transport=transport) as quick,
+        simulation(group, transport=transport) as sim,
+    ):
+        put(sim, 0)
+        with slow.next() as step:
+            assert step.number == 0
+            put(sim, *range(1, 6))
+            assert [read(quick)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+            assert quick.poll() is None
+            with pytest.raises(forebay.Timeout, match="holds 1 of 1 steps"):
+                slow.next(timeout=0.1)
+        put(sim, 6, 7)
+        # Who has asked first is given it first: what was asked for in vain counts.
+        assert {read(quick)[0], read(slow)[0]} == {6, 7}
+
+
+@pytest.mark.parametrize("share", ["on-demand", "round-robin"])
+def test_one_that_dies_loses_nothing(
+    group: forebay.LocalGroup, child: Callable[..., Child], share: str
+) -> None:
+    with simulation(group) as sim, sharer(group, share, window=8) as reader:
+        dying = child(SHARER, group.path, share)
+        assert dying.line() == "open"
+        if share == "on-demand":
+            dying.say("hold")
+            wait_until(lambda: readers_of(group)[0]["ranks"] == 2)
+            put(sim, 0)
+        else:
+            put(sim, 0, 1)
+            dying.say("hold")
+        number, attempt, value = dying.line().split()
+        assert (attempt, float(value)) == ("0", reference((8, 6), "f8", int(number))[0, 0])
+        put(sim, 2, 3)
+        dying.kill(signal.SIGKILL)
+        wait_until(lambda: readers_of(group)[0]["ranks"] == 1)
+        count = 3 if share == "on-demand" else 4
+        found = [read(reader) for _ in range(count)]
+        assert sorted(number for number, _ in found) == ([0, 2, 3] if share == "on-demand" else [0, 1, 2, 3])
+        assert dict(found)[int(number)] == 1
+        assert Counter(attempt for _, attempt in found)[0] >= 1
+    wait_until(lambda: is_given_back(group))
+
+
+def test_the_end_waits_for_what_may_be_given_again(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    with sharer(one) as reader:
+        dying = child(SHARER, one.path, "on-demand")
+        assert dying.line() == "open"
+        dying.say("hold")
+        with simulation(one) as sim:
+            wait_until(lambda: readers_of(one)[0]["ranks"] == 2)
+            put(sim, 0)
+            assert dying.line() == f"0 0 {reference((8, 6), 'f8', 0)[0, 0]}"
+        with pytest.raises(forebay.Timeout, match=r"is over; process \d+ on .* has not finished with step 0"):
+            reader.next(timeout=1)
+        dying.kill(signal.SIGKILL)
+        assert read(reader) == (0, 1)
+        with pytest.raises(forebay.Ended):
+            reader.next()
+
+
+def test_those_that_come_when_all_are_gone_go_on(one: forebay.LocalGroup, transport: str) -> None:
+    with simulation(one, transport=transport, keep=20) as sim:
+        with sharer(one, transport=transport) as first, sharer(one, transport=transport) as second:
+            put(sim, 0, 1, 2)
+            assert {read(first)[0], read(second)[0]} == {0, 1}
+        put(sim, 3)
+        with sharer(one, transport=transport, start="resume") as third:
+            assert [read(third)[0] for _ in range(2)] == [2, 3]
+
+
+@pytest.mark.parametrize("share", ["on-demand", "round-robin"])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_their_coordinator_dies(own_place: Any, transport: str, share: str, replicas: int) -> None:
+    """What they hold they go on holding, and each step that is safe is read, some of them twice at most."""
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
+        stream = stream_coordinated_by(group, 2)
+        with contextlib.ExitStack() as stack:
+            readers = [
+                stack.enter_context(sharer(group, share, stream, transport=transport, timeout=30, window=2))
+                for _ in range(2)
+            ]
+            sim = stack.enter_context(
+                simulation(group, stream, transport=transport, replicas=replicas, timeout=30)
+            )
+            put(sim, *range(4))
+            sim.flush()
+            seen = [read(reader)[0] for reader in readers]
+            held = readers[0].next()
+            kill_servers(group, 2)
+            put(sim, *range(4, 8))
+            np.testing.assert_array_equal(held["U"][...], reference((8, 6), "f8", held.number))
+            seen.append(held.number)
+            found: list[list[int]] = [[], []]
+
+            def work(reader: forebay.Consumer, found: list[int]) -> None:
+                with contextlib.suppress(forebay.Ended):
+                    while True:
+                        found.append(read(reader)[0])
+
+            threads = [threading.Thread(target=work, args=pair) for pair in zip(readers, found, strict=True)]
+            for thread in threads:
+                thread.start()
+            held.release()
+            sim.close()
+            for thread in threads:
+                thread.join(40)
+            numbers = seen + found[0] + found[1]
+            assert set(numbers) == set(range(8))
+            assert max(Counter(numbers).values()) <= 2
+
+
+def test_wrong_uses_are_told(one: forebay.LocalGroup) -> None:
+    with pytest.raises(forebay.Invalid, match="the reader has no name"):
+        sharer(one, name=None)
+    with pytest.raises(forebay.Invalid, match="size is 2"):
+        sharer(one, size=2)
+    with pytest.raises(forebay.Invalid, match="take 'all'"):
+        sharer(one, take="latest")
+    with pytest.raises(forebay.Invalid, match="another start than 'held'"):
+        sharer(one, start="held")
+    with pytest.raises(forebay.Invalid, match="share 'fairly' is not known: use none, on-demand or"):
+        sharer(one, "fairly")
+    with sharer(one) as reader:
+        with pytest.raises(forebay.Conflict, match="does not have the same share"):
+            sharer(one, "round-robin")
+        with pytest.raises(forebay.Conflict, match="does not have the same fields"):
+            sharer(one, fields=["V"])
+        with simulation(one) as sim:
+            put(sim, 0)
+            # What is needed changes for all of them.
+            assert reader.need(fields={"U": forebay.every(2)}) == 1
+            with sharer(one, fields={"U": forebay.every(2)}) as other:
+                put(sim, 1, 2)
+                assert sorted([read(reader)[0], read(other)[0]]) == [0, 2]
+        with pytest.raises(forebay.Ended):
+            reader.next()
+    with pytest.raises(forebay.NotFound):
+        sharer(one).next()
+
+
+def test_static_fields_are_given_to_each(one: forebay.LocalGroup, transport: str) -> None:
+    mesh = np.arange(300.0)
+    with (
+        sharer(one, "round-robin", transport=transport) as first,
+        sharer(one, "round-robin", transport=transport) as second,
+        simulation(one, transport=transport) as sim,
+    ):
+        sim.array("mesh", dtype="f8", shape=(300,), static=True)
+        with sim.step(0) as step:
+            step.put("U", reference((8, 6), "f8", 0))
+            step.put("mesh", mesh)
+        put(sim, 1, 2, 3)
+        for reader in (first, second, first, second):
+            with reader.next() as found:
+                np.testing.assert_array_equal(found["mesh"][...], mesh)
+    del found
+    gc.collect()
+    wait_until(lambda: is_given_back(one))
