@@ -131,7 +131,7 @@ module forebay
       real(real64) :: time = 0
       integer(int64) :: missed = 0   ! steps that were dropped before this one
       logical :: rewound = .false.   ! a new run went back: forget steps from `number` on
-      integer :: attempt = 0         ! where readers share steps: to how many it was given before, which died before they finished
+      integer :: attempt = 0         ! where readers share steps: how often one was given it that did not finish with it
       logical :: torn = .false.      ! a rank died in it or left it out: parts may be missing
       type(c_ptr), private :: handle = c_null_ptr
    end type
@@ -222,6 +222,7 @@ module forebay
    public :: fb_step_field_name, fb_step_field, fb_step_shape, fb_step_stats
    public :: fb_attr_get, fb_attr_key, fb_get, fb_get_address, fb_covered
    public :: fb_step_block_count, fb_step_block, fb_step_release, fb_consumer_close
+   public :: fb_step_give_back, fb_consumer_abandon
    public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
    public :: fb_step_row_count, fb_get_rows_address, fb_view_bounds, fb_rank_bounds, fb_put_rank_bounds, fb_step_rank_bounds
    public :: fb_stream_open, fb_stream_steps, fb_stream_latest, fb_stream_at, fb_stream_close
@@ -1986,6 +1987,28 @@ contains
       handle = step%handle
       step%handle = c_null_ptr
       call told(c_step_release(handle), stat, errmsg)
+   end subroutine
+
+   ! Has not finished with the step, and releases it: readers that share steps are given it once more.
+   subroutine fb_step_give_back(step, stat, errmsg)
+      type(fb_step), intent(inout) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = step%handle
+      step%handle = c_null_ptr
+      call told(c_step_give_back(handle), stat, errmsg)
+   end subroutine
+
+   ! Detaches a reader that has failed, as if its process had ended: other ranks of a parallel reader are told FB_LOST.
+   subroutine fb_consumer_abandon(consumer, stat, errmsg)
+      type(fb_consumer), intent(inout) :: consumer
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = consumer%handle
+      consumer%handle = c_null_ptr
+      call told(c_consumer_abandon(handle), stat, errmsg)
    end subroutine
 
    ! Detaches.

@@ -667,8 +667,8 @@ typedef struct fb_step_info {
     uint64_t missed;   /* steps that were dropped before this one */
     int32_t rewound;   /* 1 if a new run went back: forget steps from `number` on (default 0) */
     int32_t torn;      /* 1 if a rank died in the step or left it out: parts may be missing (default 0) */
-    uint32_t attempt;  /* where readers share steps: how many it was given to before, which died before they had
-                        * finished with it (default 0) */
+    uint32_t attempt;  /* where readers share steps: how often it was given before to one that did not finish with
+                        * it (default 0) */
     int32_t reserved;  /* 0 */
 } fb_step_info;
 #define FB_STEP_INFO_INIT { sizeof(fb_step_info), 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -831,6 +831,10 @@ int fb_step_row_count(const fb_step *step, const char *field, uint64_t *count);
 int fb_get_rows(fb_step *step, const fb_selection *selection);
 /* Has finished with the step and frees its handle: its memory may be used again. NULL is allowed. */
 int fb_step_release(fb_step *step);
+/* Frees the handle of a step with which the reader could not do what it wanted.  Where readers share steps (`share` in the options)
+ * another one is given it, or this one again: `attempt` in fb_step_info counts that.  Of others the next reader of their name begins
+ * there (FB_START_RESUME), unless this one releases a later step.  NULL is allowed. */
+int fb_step_give_back(fb_step *step);
 /* Where another reader goes on (FB_START_CURSOR): the run, and the step after the last one that came.  Before the first
  * step has come it is the one from which on this reader takes part, or FB_NOT_FOUND if that is not known yet.  Does not
  * wait. */
@@ -843,6 +847,9 @@ int fb_consumer_need(fb_consumer *consumer, const fb_need fields[], uint32_t cou
                      uint64_t *step);
 /* Detaches and frees the handle. Steps that are held stay valid until they are released. NULL is allowed. */
 int fb_consumer_close(fb_consumer *consumer);
+/* The same of a reader that has failed, as if its process had ended: the other ranks of a parallel reader are told FB_LOST, and of
+ * the steps that it has not released the readers that share them are given those.  Does not wait.  NULL is allowed. */
+int fb_consumer_abandon(fb_consumer *consumer);
 
 /* ---- space: arrays by name, step and region, whoever put them ------------------------------- */
 

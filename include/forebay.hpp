@@ -682,10 +682,14 @@ struct CloseProducer {
     }
 };
 struct CloseConsumer {
-    void operator()(fb_consumer *consumer) const noexcept { fb_consumer_close(consumer); }
+    Unwinding unwinding;
+    void operator()(fb_consumer *consumer) const noexcept {
+        unwinding ? fb_consumer_abandon(consumer) : fb_consumer_close(consumer);
+    }
 };
 struct ReleaseStep {
-    void operator()(fb_step *step) const noexcept { fb_step_release(step); }
+    Unwinding unwinding;
+    void operator()(fb_step *step) const noexcept { unwinding ? fb_step_give_back(step) : fb_step_release(step); }
 };
 
 } // namespace detail
@@ -1040,7 +1044,7 @@ public:
     std::uint64_t missed() const noexcept { return info_.missed; }
     bool rewound() const noexcept { return info_.rewound != 0; }
     bool torn() const noexcept { return info_.torn != 0; }
-    // Where readers share steps: to how many of them it was given before, which died before they had finished with it.
+    // Where readers share steps: how often it was given before to one that did not finish with it.
     std::uint32_t attempt() const noexcept { return info_.attempt; }
 
     std::vector<std::string> fields() const {
@@ -1186,6 +1190,9 @@ public:
         return slab;
     }
 
+    // Releases the step, but has not finished with it, as when an exception ends this object's life: where readers share steps one of
+    // them is given it once more; of others the next of their name begins there, unless this one releases a later step.
+    void give_back() { check(fb_step_give_back(handle_.release())); }
     // For functions of forebay.h.
     fb_step *get() const noexcept { return handle_.get(); }
 
@@ -1272,7 +1279,11 @@ public:
         if (from.run == 0) return std::nullopt;
         return from;
     }
+    // When an exception ends this object's life it is given up.
     void close() { check(fb_consumer_close(handle_.release())); }
+    // Detaches a reader that has failed, as if its process had ended: other ranks of a parallel reader are told FB_LOST, and readers
+    // that share steps are given those which this one has not released.
+    void abandon() { check(fb_consumer_abandon(handle_.release())); }
     // For functions of forebay.h.
     fb_consumer *get() const noexcept { return handle_.get(); }
 

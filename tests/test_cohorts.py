@@ -33,6 +33,12 @@ RANK = """
             if line == "close\\n":
                 reader.close()
                 break
+            if line == "fail\\n":
+                try:
+                    with reader:
+                        raise ArithmeticError
+                except ArithmeticError:
+                    continue
             step = reader.next()
             print(step.number)
             if line == "next\\n":
@@ -158,7 +164,7 @@ def test_what_cannot_be_a_rank(one: forebay.LocalGroup, options: dict[str, Any],
         rank_of(one, given.pop("rank"), given.pop("size"), **given)
 
 
-@pytest.mark.parametrize("how", ["killed", "closed"])
+@pytest.mark.parametrize("how", ["killed", "failed", "closed"])
 def test_the_end_of_a_rank_is_told_to_the_others(
     one: forebay.LocalGroup, child: Callable[..., Child], how: str
 ) -> None:
@@ -175,11 +181,11 @@ def test_the_end_of_a_rank_is_told_to_the_others(
         if how == "killed":
             ranks[1].kill()
         else:
-            ranks[1].say("close")
+            ranks[1].say("close" if how == "closed" else "fail")
         for rank in (ranks[0], ranks[2]):
             rank.say()
             told = rank.line()
-            assert told.startswith("Lost " if how == "killed" else "Closed "), told
+            assert told.startswith("Closed " if how == "closed" else "Lost "), told
             assert f"rank 1 (process {ranks[1].pid} on " in told
         # Nobody reads any more, and those that are left close.
         with sim.step(1) as step:

@@ -78,10 +78,12 @@ def test_the_contracts_of_a_stream_are_seen(one: forebay.LocalGroup) -> None:
         (found,) = by_name["slice"]["matches"]
         assert found == {
             "field": "U",
+            "static": False,
             "every": 2,
             "first": 10,
             "apart": 10,
             "region": "[:, 7:8]",
+            "statistics": None,
             "bytes": 40 * 8,
             "last": 40,
         }
@@ -102,6 +104,51 @@ def test_the_contracts_of_a_stream_are_seen(one: forebay.LocalGroup) -> None:
     with pytest.raises(forebay.NotFound, match="there is no stream 'nothing'; there are: s"):
         admin.contracts("nothing")
     assert "there are: s" in run("contracts", "nothing", "--group", one.path, code=1).stderr
+
+
+def test_statistics_static_fields_and_readers_without_a_run_are_seen(one: forebay.LocalGroup) -> None:
+    admin = forebay.Admin(group=one.path)
+
+    def shown() -> str:
+        lines = run("contracts", "s", "--group", one.path).stdout.splitlines()
+        assert all(len(line) <= 80 for line in lines), max(lines, key=len)
+        return "\n".join(" ".join(line.split()) for line in lines)
+
+    needed = {
+        "U": forebay.every(1, stats=True),
+        "V": forebay.every(2, stats="alone"),
+        "mesh": forebay.every(1),
+    }
+    with (
+        consumer(one, every=3, name="all"),
+        consumer(one, fields=needed, name="w", share="on-demand"),
+        consumer(one, fields=needed, name="w", share="on-demand", window=2),
+    ):
+        told = {reader["name"]: reader for reader in admin.contracts("s")["readers"]}
+        assert (told["all"]["needs"], told["all"]["matches"], told["all"]["ranks"]) == ({"every": 3}, [], 1)
+        assert (told["w"]["missing"], told["w"]["ranks"]) == (["U", "V", "mesh"], 2)
+        text = shown()
+        assert text.startswith("s has had no run yet\n")
+        assert "every 3. step of all fields; none is offered yet" in text
+        assert f"consumer 'w' (2 readers, one is process {os.getpid()} on " in text
+        assert "U, V, mesh, which are not offered" in text
+        status = run("status", "--group", one.path).stdout
+        assert f"'w' (2 readers, one is process {os.getpid()} on " in status
+        assert "holds 0 of 6" in status
+        with producer(one) as sim:
+            declare(sim, "U", "V")
+            sim.array("mesh", dtype="f8", shape=(5,), static=True)
+            found = {reader["name"]: reader["matches"] for reader in admin.contracts("s")["readers"]}["w"]
+            assert [(row(found, name)["statistics"], row(found, name)["bytes"]) for name in "UV"] == [
+                ("along", 40 * 30 * 8),
+                ("alone", 0),
+            ]
+            mesh = row(found, "mesh")
+            assert (mesh["static"], mesh["first"], mesh["apart"], mesh["bytes"]) == (True, None, None, 40)
+            text = shown()
+            assert "U 1 0 1 all, statistics 9.4 KiB -" in text
+            assert "V 2 0 2 statistics 0 B -" in text
+            assert "mesh static - - all 40 B -" in text
 
 
 def test_what_is_staged_is_what_the_union_asks_for(one: forebay.LocalGroup) -> None:

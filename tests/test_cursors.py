@@ -277,3 +277,32 @@ def test_cursors_that_are_wrong(two: forebay.LocalGroup) -> None:
             far.next(timeout=0.1)
     with consumer(two, "never") as reader:
         assert reader.cursor is None
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_error_in_a_step_leaves_it_to_the_next(one: forebay.LocalGroup, ranks: int) -> None:
+    with keeping(one, policy="block") as sim:
+
+        def readers() -> contextlib.AbstractContextManager[list[forebay.Consumer]]:
+            return cohort(one, ranks, name="v", start="resume")
+
+        with readers() as failing:
+            put(sim, 0, 3)
+            for reader in failing:
+                read(reader, 0, 1)
+            for reader in failing[1:]:
+                read(reader, 1, 3)
+            with pytest.raises(ArithmeticError), failing[0].next():
+                raise ArithmeticError
+        with readers() as others:
+            for reader in others:
+                read(reader, 1, 3)
+            # Who goes on after an error has decided that.
+            put(sim, 3, 5)
+            for reader in others:
+                reader.next().give_back()
+                read(reader, 4, 5)
+            put(sim, 5, 6)
+        with readers() as last:
+            for reader in last:
+                read(reader, 5, 6)

@@ -166,6 +166,98 @@ def test_one_that_dies_loses_nothing(
     wait_until(lambda: is_given_back(group))
 
 
+@pytest.mark.parametrize("share", ["on-demand", "round-robin"])
+def test_an_error_gives_the_step_back(group: forebay.LocalGroup, transport: str, share: str) -> None:
+    """Another one is given it, though arrays of it live; these stay as they were."""
+    with (
+        sharer(group, share, transport=transport) as failing,
+        sharer(group, share, transport=transport) as reader,
+        simulation(group, transport=transport) as sim,
+    ):
+        put(sim, 0)
+        with contextlib.suppress(ArithmeticError), failing.next() as step:
+            array = step["U"][...]
+            views = [block.data for block in step.blocks("U")]
+            raise ArithmeticError
+        if share == "round-robin":
+            # It is the next one's turn; the one after that has nothing to do.
+            assert failing.poll() is None
+        assert read(reader) == (0, 1)
+        put(sim, 1, 2)
+        found = [read(reader), read(failing)] if share == "on-demand" else [read(failing), read(reader)]
+        assert sorted(found) == [(1, 0), (2, 0)]
+        np.testing.assert_array_equal(array, reference((8, 6), "f8", 0))
+        np.testing.assert_array_equal(views[0], reference((8, 6), "f8", 0))
+        # With nobody else it is given the step again.
+        reader.close()
+        put(sim, 3)
+        failing.next().give_back()
+        assert read(failing) == (3, 1)
+        del array, views, step
+    gc.collect()
+    wait_until(lambda: is_given_back(group))
+
+
+@pytest.mark.parametrize("how", ["raises", "exits", "closes"])
+def test_a_program_that_ends_in_a_step_has_not_finished_with_it(
+    one: forebay.LocalGroup, child: Callable[..., Child], how: str
+) -> None:
+    with sharer(one) as reader, simulation(one) as sim:
+        ending = child(
+            """
+            reader = consumer(sys.argv[1], "s", name="w", share="on-demand", timeout=20)
+            print("open")
+            for step in reader:
+                print(step.number, float(step["U"][0, 0]))
+                if sys.argv[2] == "raises":
+                    raise ArithmeticError
+                break
+            if sys.argv[2] == "closes":
+                reader.close()
+                sys.stdin.readline()
+                step = None
+                sys.stdin.readline()
+            """,
+            one.path,
+            how,
+        )
+        assert ending.line() == "open"
+        wait_until(lambda: readers_of(one)[0]["ranks"] == 2)
+        put(sim, 0)
+        assert ending.line() == f"0 {reference((8, 6), 'f8', 0)[0, 0]}"
+        if how == "closes":
+            with pytest.raises(forebay.Timeout, match="has not finished with step 0"):
+                reader.next(timeout=0.5)
+            ending.say("forget the step")
+        assert read(reader) == (0, 1)
+        if how == "closes":
+            ending.say("end")
+        ending.process.wait(20)
+
+
+def test_threads_of_one_reader_each_get_a_step(one: forebay.LocalGroup) -> None:
+    with sharer(one, window=1) as reader, simulation(one) as sim:
+        found: list[int] = []
+        threads = [threading.Thread(target=lambda: found.append(read(reader)[0])) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        put(sim, 0, 1, 2)
+        for thread in threads:
+            thread.join(15)
+        assert sorted(found) == [0, 1, 2]
+
+
+def test_one_that_comes_at_the_end_is_told_so(one: forebay.LocalGroup) -> None:
+    with sharer(one) as reader, simulation(one) as sim:
+        put(sim, 0)
+        assert read(reader) == (0, 0)
+        sim.close()
+        with pytest.raises(forebay.Ended):
+            reader.next()
+        with sharer(one) as late, pytest.raises(forebay.Ended):
+            late.next()
+
+
 def test_the_end_waits_for_what_may_be_given_again(
     one: forebay.LocalGroup, child: Callable[..., Child]
 ) -> None:

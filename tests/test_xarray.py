@@ -129,3 +129,27 @@ def test_a_species_has_one_dimension(one: forebay.LocalGroup) -> None:
         assert ions["x"].dims == ("ions", "x_component")
         assert (ions["x"].attrs["units"], ions["charge"].dims) == ("m", ("ions",))
         np.testing.assert_array_equal(ions["x"], np.arange(15.0).reshape(5, 3))
+
+
+def test_a_reader_of_a_part_gets_that(one: forebay.LocalGroup, transport: str) -> None:
+    """With the places of its elements; static fields say them, too."""
+    lies = np.linspace(0, 1, 6) ** 2
+    needed = {"U": forebay.every(1, region=np.s_[2, 1::2]), "V": forebay.every(1), "x": forebay.every(1)}
+    with (
+        consumer(one, fields=needed, transport=transport) as reader,
+        producer(one, transport=transport) as sim,
+    ):
+        sim.array("U", dtype="f8", shape=SHAPE, dims=("y", "x"), origin=(1.0, 0.0), spacing=(0.5, 1.0))
+        sim.array("V", dtype="f8", shape=(3,), dims=("z",))
+        sim.array("x", dtype="f8", shape=(6,), dims=("x",), units="m", static=True)
+        put(sim, 0, U=reference(SHAPE, "f8", 0), V=np.arange(3.0), x=lies)
+        with reader.next() as step:
+            array, dataset = step["U"].to_xarray(), step.to_xarray()
+            alone = step.to_xarray("V")
+    np.testing.assert_array_equal(array.values, reference(SHAPE, "f8", 0)[2:3, 1::2])
+    np.testing.assert_array_equal(array["y"], [2.0])
+    np.testing.assert_array_equal(array["x"], lies[1::2])
+    assert array["x"].attrs["units"] == "m"
+    assert set(dataset.data_vars) == {"U", "V"}
+    xr.testing.assert_identical(dataset["U"].drop_attrs(), array.drop_attrs())
+    np.testing.assert_array_equal(alone["V"], [0, 1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from forebay import _arrays, _assign, _choices, _coming, _contract, _forebay, _jobs, _options, _xarray
-from forebay._closing import close_after
+from forebay._closing import close_after, is_clean
 from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds, Timeout
 from forebay._given import Cursor
 
@@ -142,6 +143,9 @@ class Consumer:
             )
             # end of what is generated
             self._core = _forebay.Consumer(stream, given)
+        if share != "none":
+            # What a program had not finished with when it ended others are given: so its steps are not released before.
+            weakref.finalize(self, self._core.abandon)
         self._assign = assign if callable(assign) else None
         self._waiter: _coming.Waiter[Step] = _coming.Waiter()
         self._awaited: Future[Step] | None = None
@@ -230,13 +234,21 @@ class Consumer:
         """Detaches. Arrays that are still held stay valid."""
         self._core.close()
 
+    def abandon(self) -> None:
+        """Detaches a reader that has failed, as if its process had ended; the end of `with` does that after an error.
+
+        The other ranks of a parallel reader are told `Lost`; where readers share steps, others are given those that this one
+        has not released. Arrays that are still held stay valid. Does not wait.
+        """
+        self._core.abandon()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        close_after(self.close, value)
+        close_after(self.close if is_clean(value) else self.abandon, value)
 
 
 class _Steps:
@@ -321,7 +333,7 @@ class Step:
 
     @property
     def attempt(self) -> int:
-        """Where readers share steps (`share`): to how many of them it was given before, which died before they had finished."""
+        """Where readers share steps (`share`): how often it was given before to one that did not finish with it."""
         return self._core.attempt
 
     @property
@@ -372,9 +384,10 @@ class Step:
     def to_xarray(self, fields: str | Sequence[str] | None = None) -> Any:
         """The fields as an `xarray.Dataset` in this process's memory: one copy of each, which outlives the step.
 
-        By default all fields that have a global shape; or these; or, by its name alone, a particle species. Dimensions are the
-        fields' own, `U_dim_0` where the producer named none; coordinates are `origin + i * spacing`, where it gave either; units,
-        attributes and the association go along, as do `time`, `step` and `run`. Where vertices and cells share a name of a
+        By default all fields that have a global shape; or these; or, by its name alone, a field or a particle species. Of each the
+        part that the reader's contract asks for. Dimensions are the fields' own, `U_dim_0` where the producer named none;
+        coordinates are the static field of one dimension that has the dimension's name, or `origin + i * spacing`, where the
+        producer gave either; units, attributes and the association go along, as do `time`, `step` and `run`. Where vertices and cells share a name of a
         dimension, that of vertices is called `x_vertex`; fields whose elements lie at other places along one dimension are
         a `Conflict`. Needs xarray: `pip install forebay[xarray]`.
         """
@@ -452,13 +465,22 @@ class Step:
         """Has finished with the step, so that the next one may come. Arrays of it that live stay valid."""
         self._core.release()
 
+    def give_back(self) -> None:
+        """Releases the step, but has not finished with it; the end of `with` does that after an error.
+
+        Where readers share steps, another one is given it, or this one again: its `attempt` counts that. Of others, the next
+        reader of their name begins there (`start="resume"`), unless this one releases a later step. Arrays of it that live stay
+        valid. Does not wait.
+        """
+        self._core.give_back()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        close_after(self.release, value)
+        close_after(self.release if is_clean(value) else self.give_back, value)
 
     def __repr__(self) -> str:
         return f"<forebay.Step {self.number} of run {self.run}: {', '.join(self.fields)}>"
@@ -660,6 +682,16 @@ class Field:
     def to_xarray(self) -> Any:
         """The field as an `xarray.DataArray`, in the way of `Step.to_xarray`."""
         return _xarray.of_field(self, Step(self._core))
+
+    def _needed(self) -> tuple[slice, ...]:
+        """The part that the reader's contract asks for."""
+        part = self._core.needed(self.name)
+        if part is None:
+            return tuple(slice(0, extent) for extent in self._global())
+        return tuple(
+            slice(first, first + (count - 1) * step + 1 if count else first, step)
+            for first, count, step in part
+        )
 
     def blocks(self, *, all_servers: bool = False) -> list[Block]:
         """The blocks as read-only views: without a copy on the holder's host, else fetched.

@@ -29,20 +29,23 @@ def _package() -> Any:
 
 def of_field(field: Field, step: Step) -> Any:
     """A field as a DataArray."""
-    array = _variable(_package(), field)
+    array = _variable(_package(), field, step)
     return array.assign_coords(_when(step)).assign_attrs(_whose(step))
 
 
 def of_step(step: Step, fields: str | Sequence[str] | None) -> Any:
     """The fields of a step as a Dataset; a particle species, by its name, as one of its own."""
     xarray = _package()
-    if isinstance(fields, str):
+    if isinstance(fields, str) and fields not in step:
         return _species(xarray, step, fields)
-    names = step.fields if fields is None else list(fields)
+    names = step.fields if fields is None else [fields] if isinstance(fields, str) else list(fields)
     chosen = [step[name] for name in names]
     if fields is None:
         chosen = [field for field in chosen if field.shape is not None]
-    arrays = _renamed([_variable(xarray, field) for field in chosen])
+    arrays = [_variable(xarray, field, step) for field in chosen]
+    # What says where others lie is a coordinate of theirs.
+    places_of_others = {name for array in arrays for name in array.coords}
+    arrays = _renamed([array for array in arrays if array.name not in places_of_others])
     variables: dict[str, Any] = {}
     places: dict[str, Any] = {}
     for array in arrays:
@@ -53,25 +56,39 @@ def of_step(step: Step, fields: str | Sequence[str] | None) -> Any:
     return found.assign_coords(_when(step))
 
 
-def _variable(xarray: Any, field: Field) -> Any:
-    """The field assembled, with the places of its elements."""
+def _variable(xarray: Any, field: Field, step: Step) -> Any:
+    """The field assembled, as far as the reader's contract asks for it, with the places of its elements."""
     if field.shape is None:
         raise NotFound(
             f"field '{field.name}' has no global shape, and so no place in an array: read its blocks one by one, or name its "
             "species"
         )
     dims = field.dims or tuple(f"{field.name}_dim_{number}" for number in range(field.ndim))
-    coords = {}
+    part = field._needed()
+    coords: dict[Any, Any] = {}
     for number, (dim, extent) in enumerate(zip(dims, field.shape, strict=True)):
-        if field.spacing or field.origin:
+        about = {"axis": _AXES[dim]} if dim in _AXES else {}
+        fixed = _places(field, dim, extent, step)
+        if fixed is not None:
+            units = {"units": fixed.units} if fixed.units else {}
+            coords[dim] = (dim, fixed[part[number]], {**fixed.attrs, **units, **about})
+        elif field.spacing or field.origin:
             spacing = field.spacing[number] if field.spacing else 1.0
             origin = field.origin[number] if field.origin else 0.0
-            about = {"axis": _AXES[dim]} if dim in _AXES else {}
-            coords[dim] = (dim, origin + spacing * np.arange(extent), about)
+            coords[dim] = (dim, origin + spacing * np.arange(extent)[part[number]], about)
     attrs = {**field.attrs, "association": field.association, "location": _LOCATIONS[field.association]}
     if field.units:
         attrs["units"] = field.units
-    return xarray.DataArray(field[...], coords, dims, name=field.name, attrs=attrs)
+    return xarray.DataArray(field[part], coords, dims, name=field.name, attrs=attrs)
+
+
+def _places(field: Field, dim: str, extent: int, step: Step) -> Field | None:
+    """The static field that says where the elements lie along a dimension: it has the dimension's name and length."""
+    if dim == field.name or dim not in step:
+        return None
+    found = step[dim]
+    is_whole = found.static and found.shape == (extent,) and found._needed() == (slice(0, extent),)
+    return found if is_whole else None
 
 
 def _when(step: Step) -> dict[str, Any]:

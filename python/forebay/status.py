@@ -174,7 +174,7 @@ class ReaderStatus(TypedDict):
     pid: int | None
     """Its process; null of a pipeline."""
     ranks: int
-    """How many ranks read: 1, unless it is parallel."""
+    """How many read: 1, unless it is parallel, or several share its steps."""
     server: int
     """The server that it is connected to."""
     needs: ReaderNeeds
@@ -385,14 +385,18 @@ class FieldMatch(TypedDict):
 
     field: str
     """Its name."""
+    static: bool
+    """Whether it belongs to the run, and not to its steps."""
     every: int
     """Every so many of the steps at which it is offered."""
-    first: int
-    """The first of them, by its number."""
-    apart: int
-    """How far apart in numbers two of them are."""
+    first: int | None
+    """The first of them, by its number; null of one that is static."""
+    apart: int | None
+    """How far apart in numbers two of them are; null of one that is static."""
     region: str | None
     """The part of it that is needed, as NumPy writes it; null: all."""
+    statistics: str | None
+    """`along`: those of blocks and field, with the data; `alone`: those of the field, and no data."""
     bytes: int | None
     """How many bytes that is at a step, without ghosts; null if the field has no global shape."""
     last: int | None
@@ -410,8 +414,12 @@ class ReaderContract(TypedDict):
     """Where it runs; null of a pipeline."""
     pid: int | None
     """Its process; null of a pipeline."""
+    ranks: int
+    """How many read: 1, unless it is parallel, or several share its steps."""
     server: int
     """The server that it is connected to."""
+    needs: ReaderNeeds
+    """Its contract, as it was given."""
     matches: list[FieldMatch]
     """The fields that are offered and needed."""
     missing: list[str]

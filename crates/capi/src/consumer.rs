@@ -423,6 +423,18 @@ pub(crate) unsafe extern "C" fn fb_step_release(step: *mut fb_step) -> c_int {
     })
 }
 
+/// Gives a step back that others are to be given, and frees its handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_step_give_back(step: *mut fb_step) -> c_int {
+    call("fb_step_give_back", || {
+        // SAFETY: the header's terms.
+        if let Some(handle) = unsafe { Handle::take(step) } {
+            handle.step.give_back();
+        }
+        Ok(())
+    })
+}
+
 /// Tells where another reader goes on.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_consumer_cursor(
@@ -477,5 +489,17 @@ pub(crate) unsafe extern "C" fn fb_consumer_close(consumer: *mut fb_consumer) ->
         // SAFETY: the header's terms.
         let consumer = unsafe { Handle::take(consumer) };
         consumer.map_or(Ok(()), |consumer| consumer.close())
+    })
+}
+
+/// Detaches a reader that has failed, and frees the handle.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_consumer_abandon(consumer: *mut fb_consumer) -> c_int {
+    call("fb_consumer_abandon", || {
+        // SAFETY: the header's terms.
+        if let Some(consumer) = unsafe { Handle::take(consumer) } {
+            consumer.abandon();
+        }
+        Ok(())
     })
 }

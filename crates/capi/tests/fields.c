@@ -103,6 +103,7 @@ CASE(what_is_shared_out) {
     FAILS(FB_INVALID, "options->share", "7", fb_consumer_open(&options, &third));
     options.share = FB_SHARE_ON_DEMAND;
     FAILS(FB_CONFLICT, "share its steps", "the same share", fb_consumer_open(&options, &third));
+    options.share = FB_SHARE_ROUND_ROBIN;
     fb_producer *producer = open_producer(stream);
     declare(producer, "U", FB_F64, 3, GLOBAL);
     const fb_block block = a_block("U", FB_F64, 3, ZERO, GLOBAL, values);
@@ -118,7 +119,16 @@ CASE(what_is_shared_out) {
     CHECK(info.attempt == 0 && info.number == 0);
     OK(fb_step_release(step));
     OK(fb_consumer_close(second));
-    OK(fb_step_release(next_step(first, 1)));
+    /* What it gives back it is given again, since nobody else is there. */
+    OK(fb_step_give_back(next_step(first, 1)));
+    step = next_step(first, 1);
+    OK(fb_step_info_get(step, &info));
+    CHECK(info.attempt == 1);
+    OK(fb_step_release(step));
+    OK(fb_step_give_back(NULL));
+    OK(fb_consumer_open(&options, &second));
+    OK(fb_consumer_abandon(second));
+    OK(fb_consumer_abandon(NULL));
     OK(fb_producer_close(producer));
     CHECK(fb_consumer_next(first, -1, &none) == FB_ENDED);
     OK(fb_consumer_close(first));

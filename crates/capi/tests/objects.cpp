@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -126,7 +127,17 @@ static void boxes(const std::string &stream) {
     step.end();
     step.end(); // once is enough
     const auto read = viewer.next();
-    CHECK(sharer.next()->attempt() == 0);
+    // An exception gives back what it had not finished with.
+    try {
+        const auto failing = sharer.next();
+        CHECK(failing->attempt() == 0);
+        throw std::runtime_error("no room on the disk");
+    } catch (const std::runtime_error &) {
+    }
+    auto again = sharer.next();
+    CHECK(again->attempt() == 1);
+    again->give_back();
+    CHECK(sharer.next()->attempt() == 2);
     const auto info = read->field("T");
     CHECK(info.periodic[0] && !info.periodic[1] && (info.refinement == Extents{2, 4}));
     CHECK(!info.is_static && read->field("mesh").is_static && read->get<double>("mesh")(1) == 1.5);

@@ -67,29 +67,46 @@ fn offered(told: &StreamContracts) -> Vec<String> {
 }
 
 fn reader_lines(reader: &ReaderContract) -> Vec<String> {
-    let named = reader.name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
-    let pid = reader.pid.unwrap_or(0);
-    let place = reader.host.as_ref().map(|host| format!(" (process {pid} on {host})"));
-    let mut lines = vec![format!("{}{named}{} needs", reader.kind, place.unwrap_or_default())];
+    let mut lines = vec![format!("{} needs", identity(reader))];
     if !reader.matches.is_empty() {
         let mut table = Table::new(["  FIELD", ">EVERY", ">FROM", ">APART", "PART", ">BYTES", ">LAST"]);
         reader.matches.iter().for_each(|found| table.row(row(found)));
         lines.extend(table.lines());
     }
+    let every = reader.needs.every.filter(|_| reader.matches.is_empty());
+    lines.extend(every.map(|every| match every {
+        1 => "  all fields; none is offered yet".to_owned(),
+        every => format!("  every {every}. step of all fields; none is offered yet"),
+    }));
     if !reader.missing.is_empty() {
-        lines.push(format!("  and {}, which are not offered", reader.missing.join(", ")));
+        let and = if reader.matches.is_empty() { "" } else { "and " };
+        lines.push(format!("  {and}{}, which are not offered", reader.missing.join(", ")));
     }
     lines.extend(reader.unmatched.as_ref().map(|text| format!("  {text}")));
     lines
 }
 
+/// Who reads; of several that read as one, how many, and one of them.
+fn identity(reader: &ReaderContract) -> String {
+    let named = reader.name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
+    let pid = reader.pid.unwrap_or(0);
+    let several = if reader.ranks > 1 { format!("{} readers, one is ", reader.ranks) } else { String::new() };
+    let place = reader.host.as_ref().map(|host| format!(" ({several}process {pid} on {host})"));
+    format!("{}{named}{}", reader.kind, place.unwrap_or_default())
+}
+
 fn row(found: &FieldMatch) -> [String; 7] {
+    let part = found.region.clone().unwrap_or_else(|| "all".to_owned());
     [
         format!("  {}", found.field),
-        found.every.to_string(),
-        found.first.to_string(),
-        found.apart.to_string(),
-        found.region.clone().unwrap_or_else(|| "all".to_owned()),
+        if found.is_static { "static".to_owned() } else { found.every.to_string() },
+        number(found.first),
+        number(found.apart),
+        match found.statistics.as_deref() {
+            Some("alone") => "statistics".to_owned(),
+            Some(_) => format!("{part}, statistics"),
+            None => part,
+        },
         size(found.bytes),
         number(found.last),
     ]

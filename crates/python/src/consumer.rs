@@ -57,6 +57,13 @@ impl Consumer {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         waiting(py, || self.0.close())
     }
+
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        waiting(py, || {
+            self.0.abandon();
+            Ok(())
+        })
+    }
 }
 
 /// What Python knows of a field.
@@ -315,6 +322,13 @@ impl Step {
         waiting(py, || self.step.read_with(name, &selection, holes, &mut array.target()?))
     }
 
+    /// The part of a field that the reader needs, if not all: of each dimension the first element, how many, and how far apart.
+    fn needed(&self, py: Python<'_>, name: &str) -> PyResult<Option<Vec<[u64; 3]>>> {
+        let part = waiting(py, || self.step.needed(name))?;
+        let of_dimension = |part: &Selection, d: usize| [part.offset[d], part.shape[d], part.step[d]];
+        Ok(part.map(|part| (0..part.offset.len()).map(|d| of_dimension(&part, d)).collect()))
+    }
+
     /// Which of the selected elements were put: offset and shape of disjoint boxes of the selection.
     fn covered(
         &self,
@@ -340,6 +354,13 @@ impl Step {
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         waiting(py, || {
             self.step.release();
+            Ok(())
+        })
+    }
+
+    fn give_back(&self, py: Python<'_>) -> PyResult<()> {
+        waiting(py, || {
+            self.step.give_back();
             Ok(())
         })
     }

@@ -91,23 +91,8 @@ fn progress(state: &Components) -> Vec<Value> {
 /// A consumer or a pipeline.
 fn reader_status(reader: &ReaderStatus) -> Value {
     let ReaderStatus { needs, take, window, held, waiting, missed, last, unmatched, .. } = reader;
-    let needed = match needs {
-        Needs::All(terms) => json!({ "every": terms.period.every }),
-        Needs::Fields(fields) => {
-            let of = |need: &Need| {
-                json!({
-                    "field": need.field,
-                    "every": need.terms.period.every,
-                    "first": need.terms.period.first,
-                    "region": need.terms.part.as_ref().map(Slices::to_string),
-                    "optional": need.optional,
-                })
-            };
-            json!({ "fields": fields.iter().map(of).collect::<Vec<_>>() })
-        }
-    };
     let mut told = who(reader);
-    told["needs"] = needed;
+    told["needs"] = needed(needs);
     told["take"] = json!(if *take == Take::Latest { "latest" } else { "all" });
     told["window"] = json!(window);
     told["held"] = json!(held);
@@ -116,6 +101,23 @@ fn reader_status(reader: &ReaderStatus) -> Value {
     told["last"] = json!(last.map(|(_, step)| step));
     told["unmatched"] = json!(unmatched);
     told
+}
+
+/// A contract as it was given.
+fn needed(needs: &Needs) -> Value {
+    let of = |need: &Need| {
+        json!({
+            "field": need.field,
+            "every": need.terms.period.every,
+            "first": need.terms.period.first,
+            "region": need.terms.part.as_ref().map(Slices::to_string),
+            "optional": need.optional,
+        })
+    };
+    match needs {
+        Needs::All(terms) => json!({ "every": terms.period.every }),
+        Needs::Fields(fields) => json!({ "fields": fields.iter().map(of).collect::<Vec<_>>() }),
+    }
 }
 
 /// Which consumer or pipeline it is.

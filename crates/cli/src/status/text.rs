@@ -143,7 +143,8 @@ pub(crate) fn rate(rate: f64) -> String {
 fn reader(reader: &ReaderStatus) -> Vec<String> {
     let named = reader.name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
     let pid = reader.pid.unwrap_or(0);
-    let place = reader.host.as_ref().map(|host| format!(" (process {pid} on {host})"));
+    let several = if reader.ranks > 1 { format!("{} readers, one is ", reader.ranks) } else { String::new() };
+    let place = reader.host.as_ref().map(|host| format!(" ({several}process {pid} on {host})"));
     let every = |every: u64| if every == 1 { String::new() } else { format!(" every {every}") };
     let fields = reader.needs.fields.iter().flatten();
     let region = |need: &FieldNeed| need.region.as_deref().unwrap_or_default().to_owned();

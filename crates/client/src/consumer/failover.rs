@@ -6,7 +6,7 @@ use crate::connection::rpc::lock;
 use crate::consumer::attach::{Attached, attach_to, next_if_none_came};
 use crate::consumer::handle::Consumer;
 use crate::reading::held_steps::StepSource;
-use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, Sharer, Start};
+use forebay_core::steps::{AttachmentId, CohortRank, HeldStep, Sharer, Start, ToldStep};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::blocking;
 use forebay_wire::client::consumer::Attach;
@@ -103,7 +103,11 @@ impl Consumer {
         });
         let told = || state.told.all();
         let cohort = self.attach.cohort.clone().map(|rank| CohortRank { told: told(), ..rank });
-        let with_number = |sharer| Sharer { number: state.number, told: told(), ..sharer };
+        let is_kept = |told: &ToldStep| !self.held.is_given_back((told.run, told.step));
+        let with_number = |sharer| {
+            let told = told().into_iter().filter(is_kept).collect();
+            Sharer { number: state.number, told, ..sharer }
+        };
         let sharer = self.attach.sharer.clone().map(with_number);
         Attach {
             start,

@@ -89,6 +89,7 @@ impl Consumer {
         let attached = attach_to(&group, &attach, &pool, Instant::now() + group.limit())?;
         let Attached { source, from, hosts, number } = attached;
         let next = next_if_none_came(options.start, from);
+        let shares = attach.sharer.is_some();
         let (rank, assign) = (options.rank, options.assign);
         let seat = (options.size > 1).then(|| Arc::new(Seat { rank, assign, hosts, group: group.clone() }));
         Ok(Consumer {
@@ -102,7 +103,7 @@ impl Consumer {
                 closed: false,
                 needs: options.needs.clone().into(),
                 latest: None,
-                told: ToldSteps::new(options.window),
+                told: ToldSteps::new(options.window, shares),
                 number,
                 asks: Asks::default(),
                 next,
@@ -145,7 +146,7 @@ impl Consumer {
             drop(self.statics.take());
             // What arrays do not show any more needs not stay mapped until this handle is dropped.
             held_steps.pool.forget_unused_arenas(0, 0);
-            let Some(detach) = held_steps.detach(&source) else { return Ok(()) };
+            let Some(detach) = held_steps.detach(&source, false) else { return Ok(()) };
             let nothing_held = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
             let detached = source.rpc.call(&detach, "to detach").map(drop);
             if nothing_held {
@@ -161,16 +162,32 @@ impl Consumer {
         }
         Ok(())
     }
+
+    /// Detaches one that has failed, as if its process had ended: the other ranks of a parallel reader are told `Lost`, and the steps
+    /// that it has not released others are given that share them. Steps and arrays that are still held stay valid. Does not wait.
+    pub fn abandon(&self) {
+        if self.held.guard.is_child() || std::mem::replace(&mut lock(&self.state).closed, true) {
+            return;
+        }
+        let text = format!("the consumer of stream '{}' was given up", self.stream);
+        lock(&self.state).over = Some(Error::new(ErrorKind::Closed, text));
+        self.tell_detached(true);
+    }
+
+    /// Tells the server, which is not to answer.
+    fn tell_detached(&self, failed: bool) {
+        drop(self.statics.take());
+        let source = self.held.source();
+        if let Some(detach) = self.held.detach(&source, failed) {
+            let _ = source.rpc.tell(&detach);
+        }
+    }
 }
 
 impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.held.guard.is_child() && !lock(&self.state).closed {
-            drop(self.statics.take());
-            let source = self.held.source();
-            if let Some(detach) = self.held.detach(&source) {
-                let _ = source.rpc.tell(&detach);
-            }
+            self.tell_detached(std::thread::panicking());
         }
     }
 }

@@ -106,7 +106,7 @@ fn pass_over(source: &StepSource, before: Option<ToldStep>, mut newer: ToldStep)
         let report = &mut newer.report;
         report.missed += before.missed + 1;
         report.rewound |= before.rewound;
-        source.release(before.id.run, before.id.step, false);
+        source.release((before.id.run, before.id.step), false, false);
     }
     newer
 }

@@ -17,6 +17,10 @@ impl Consumer {
         lock(&self.state).asks.waiting += 1;
         let told = self.ask_and_listen(deadline);
         lock(&self.state).asks.waiting -= 1;
+        if matches!(told, Ok(Some(_))) {
+            // Other threads may wait that could not ask; what fails here they are told themselves.
+            let _ = self.ask(&self.held.source(), deadline);
+        }
         told
     }
 
@@ -40,12 +44,12 @@ impl Consumer {
         }
     }
 
-    /// Asks for a step, unless as many were asked for as calls wait for some.
+    /// Asks for a step, unless as many were asked for as calls wait for some, or as the reader may hold.
     fn ask(&self, source: &StepSource, deadline: Instant) -> Result<()> {
         let Some(attachment) = source.attachment() else { return Ok(()) };
         {
             let asks = &mut lock(&self.state).asks;
-            if asks.asked >= asks.waiting {
+            if asks.asked >= asks.waiting.min(self.attach.window) {
                 return Ok(());
             }
             asks.asked += 1;

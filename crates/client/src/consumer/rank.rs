@@ -3,21 +3,21 @@
 use crate::connection::group::Group;
 use crate::declared::ConsumerOptions;
 use crate::on_rank_loss::OnRankLoss;
-use forebay_core::steps::{CohortRank, StepReport, ToldStep};
+use forebay_core::steps::{CohortRank, Sharer, StepReport, ToldStep};
 use forebay_core::{Error, Result};
 use std::collections::VecDeque;
 
 /// The latest steps that a reader was told of.
 #[derive(Debug)]
 pub(super) struct ToldSteps {
-    /// As many as it may hold: no rank of its cohort can be further behind.
+    /// As many as it may hold: no rank of its cohort can be further behind. More where it shares steps: others may be.
     at_most: usize,
     steps: VecDeque<ToldStep>,
 }
 
 impl ToldSteps {
-    pub(super) fn new(window: u32) -> ToldSteps {
-        ToldSteps { at_most: window as usize, steps: VecDeque::new() }
+    pub(super) fn new(window: u32, shares: bool) -> ToldSteps {
+        ToldSteps { at_most: if shares { Sharer::TOLD_MAX } else { window as usize }, steps: VecDeque::new() }
     }
 
     pub(super) fn note(&mut self, report: &StepReport) {

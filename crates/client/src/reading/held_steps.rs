@@ -4,11 +4,11 @@ use crate::connection::rpc::{Rpc, lock};
 use crate::fork::ForkGuard;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, HeldStep};
+use forebay_core::steps::{AttachmentId, HeldStep, Sharer};
 use forebay_wire::client::consumer::Request;
 use forebay_wire::client::worker;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a consumer shares with its steps and arrays, which may outlive it.
@@ -18,8 +18,32 @@ pub(crate) struct HeldSteps {
     pub(crate) pool: Arc<ServerPool>,
     /// Replaced when the server that coordinated the stream has died.
     source: Mutex<StepSource>,
-    /// The steps of which a handle or an array lives, and the runs whose static fields are held; whether only arrays live.
-    held: Mutex<BTreeMap<(RunNumber, StepNumber), bool>>,
+    /// The steps of which a handle or an array lives, and the runs whose static fields are held.
+    held: Mutex<BTreeMap<(RunNumber, StepNumber), Counts>>,
+    /// Of those that this reader was told of last, and has given back.
+    given_back: Mutex<BTreeSet<(RunNumber, StepNumber)>>,
+}
+
+/// How many steps are known that were given back: as many as one that comes back says that it was told of.
+const GIVEN_BACK_MAX: usize = Sharer::TOLD_MAX;
+
+/// How often this reader holds a step: more than once, if it was told of it again.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    /// How many of them the reader has not finished with.
+    unfinished: u32,
+    /// Of how many only arrays live.
+    pinned: u32,
+}
+
+impl Counts {
+    fn of(&mut self, pinned: bool) -> &mut u32 {
+        if pinned { &mut self.pinned } else { &mut self.unfinished }
+    }
+
+    fn is_pinned(self) -> bool {
+        self.unfinished == 0
+    }
 }
 
 /// The server that told this reader of steps, and is told when the reader has finished with them.
@@ -47,12 +71,12 @@ impl StepSource {
         }
     }
 
-    /// Tells the server that the reader has finished with a step, or that only arrays of it live on (`pinned`). A server that is
-    /// gone needs not be told.
-    pub(crate) fn release(&self, run: RunNumber, step: StepNumber, pinned: bool) {
+    /// Tells the server that the reader has finished with a step, or gives it back, or that only arrays of it live on (`pinned`).
+    /// A server that is gone needs not be told.
+    pub(crate) fn release(&self, (run, step): (RunNumber, StepNumber), pinned: bool, gives_back: bool) {
         let _ = match self.held_as {
             HoldOwner::Attachment(attachment) => {
-                self.rpc.tell(&Request::Release { attachment, run, step, pinned })
+                self.rpc.tell(&Request::Release { attachment, run, step, pinned, gives_back })
             }
             // A worker says by itself that it is done; its views may outlive that.
             HoldOwner::Execution(_) if pinned => return,
@@ -63,41 +87,77 @@ impl StepSource {
 
 impl HeldSteps {
     pub(crate) fn new(pool: Arc<ServerPool>, source: StepSource) -> HeldSteps {
-        HeldSteps { guard: ForkGuard::new(), pool, source: Mutex::new(source), held: Mutex::default() }
+        HeldSteps {
+            guard: ForkGuard::new(),
+            pool,
+            source: Mutex::new(source),
+            held: Mutex::default(),
+            given_back: Mutex::default(),
+        }
     }
 
     pub(crate) fn source(&self) -> StepSource {
         lock(&self.source).clone()
     }
 
-    /// The message with which a consumer detaches.
-    pub(crate) fn detach(&self, source: &StepSource) -> Option<Request> {
+    /// The message with which a consumer detaches, or says that it has failed.
+    pub(crate) fn detach(&self, source: &StepSource, failed: bool) -> Option<Request> {
         let held = lock(&self.held).keys().copied().collect();
-        Some(Request::Detach { attachment: source.attachment()?, held })
+        Some(Request::Detach { attachment: source.attachment()?, held, failed })
     }
 
     pub(crate) fn held_steps(&self) -> Vec<HeldStep> {
         let held = lock(&self.held);
-        held.iter().map(|(&(run, step), &pinned)| HeldStep { run, step, pinned }).collect()
+        held.iter().map(|(&(run, step), counts)| HeldStep { run, step, pinned: counts.is_pinned() }).collect()
     }
 
     /// The numbers of the steps that the reader has not finished with.
     pub(crate) fn unreleased(&self) -> Vec<StepNumber> {
-        lock(&self.held).iter().filter(|(_, pinned)| !**pinned).map(|((_, step), _)| *step).collect()
+        lock(&self.held)
+            .iter()
+            .filter(|(_, counts)| !counts.is_pinned())
+            .map(|((_, step), _)| *step)
+            .collect()
     }
 
-    /// Only arrays of a step live on.
-    pub(crate) fn pin(&self, run: RunNumber, step: StepNumber) {
-        if let Some(pinned) = lock(&self.held).get_mut(&(run, step)) {
-            *pinned = true;
+    /// A step is held once more.
+    fn hold(&self, step: (RunNumber, StepNumber), pinned: bool) {
+        lock(&self.given_back).remove(&step);
+        *lock(&self.held).entry(step).or_default().of(pinned) += 1;
+    }
+
+    /// Whether the reader has given a step back that it was told of.
+    pub(crate) fn is_given_back(&self, step: (RunNumber, StepNumber)) -> bool {
+        lock(&self.given_back).contains(&step)
+    }
+
+    fn note_given_back(&self, step: (RunNumber, StepNumber)) {
+        let mut given_back = lock(&self.given_back);
+        given_back.insert(step);
+        if given_back.len() > GIVEN_BACK_MAX {
+            given_back.pop_first();
         }
-        self.source().release(run, step, true);
     }
 
-    /// The reader has finished with a step.
-    pub(crate) fn release(&self, run: RunNumber, step: StepNumber) {
-        lock(&self.held).remove(&(run, step));
-        self.source().release(run, step, false);
+    /// One that held a step does no more; only arrays live on (`to_arrays`), or nothing. The server is told if that is so of all.
+    fn let_go(&self, step: (RunNumber, StepNumber), was_pinned: bool, to_arrays: bool) {
+        let tells = {
+            let mut held = lock(&self.held);
+            let Some(counts) = held.get_mut(&step) else { return };
+            *counts.of(was_pinned) -= 1;
+            counts.pinned += u32::from(to_arrays);
+            match *counts {
+                Counts { unfinished: 0, pinned: 0 } => {
+                    held.remove(&step);
+                    Some(false)
+                }
+                Counts { unfinished: 0, .. } if !was_pinned => Some(true),
+                _ => None,
+            }
+        };
+        if let Some(pinned) = tells {
+            self.source().release(step, pinned, self.is_given_back(step));
+        }
     }
 
     /// From now on another server is told with what the reader has finished. It was told that `told` are held; what the reader has
@@ -105,9 +165,9 @@ impl HeldSteps {
     pub(crate) fn switch_to(&self, source: StepSource, told: &[HeldStep]) {
         *lock(&self.source) = source.clone();
         for HeldStep { run, step, pinned } in told {
-            let now = lock(&self.held).get(&(*run, *step)).copied();
+            let now = lock(&self.held).get(&(*run, *step)).copied().map(Counts::is_pinned);
             if now != Some(*pinned) {
-                source.release(*run, *step, now.is_some());
+                source.release((*run, *step), now.is_some(), self.is_given_back((*run, *step)));
             }
         }
     }
@@ -121,6 +181,8 @@ pub(crate) struct Hold {
     step: StepNumber,
     /// Bytes of the blocks that it keeps, as far as they are known.
     pub(super) bytes: AtomicU64,
+    /// Whether only arrays live.
+    is_pinned: AtomicBool,
     /// What is counted as pinned, once the step was released while views of it live.
     pinned: AtomicU64,
 }
@@ -128,16 +190,32 @@ pub(crate) struct Hold {
 impl Hold {
     /// Holds a step whose blocks have so many bytes, as far as they are known. With static fields nobody has to finish.
     pub(super) fn new(held: Arc<HeldSteps>, run: RunNumber, step: StepNumber, bytes: u64) -> Hold {
-        lock(&held.held).insert((run, step), step == STATIC_STEP);
-        Hold { held, run, step, bytes: AtomicU64::new(bytes), pinned: AtomicU64::new(0) }
+        let is_pinned = step == STATIC_STEP;
+        held.hold((run, step), is_pinned);
+        Hold {
+            held,
+            run,
+            step,
+            bytes: AtomicU64::new(bytes),
+            is_pinned: AtomicBool::new(is_pinned),
+            pinned: AtomicU64::new(0),
+        }
+    }
+
+    /// The reader could not do with the step what it wanted: once it is released, another one may be given it.
+    pub(super) fn give_back(&self) {
+        self.held.note_given_back((self.run, self.step));
     }
 
     /// The step is released, but views of it live.
     pub(super) fn pin(&self) {
+        if self.is_pinned.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let bytes = self.bytes.load(Ordering::Relaxed);
         self.pinned.store(bytes, Ordering::Relaxed);
         self.held.pool.pins.pin(bytes);
-        self.held.pin(self.run, self.step);
+        self.held.let_go((self.run, self.step), false, true);
     }
 }
 
@@ -148,6 +226,6 @@ impl Drop for Hold {
             return;
         }
         self.held.pool.pins.unpin(self.pinned.load(Ordering::Relaxed));
-        self.held.release(self.run, self.step);
+        self.held.let_go((self.run, self.step), self.is_pinned.load(Ordering::Relaxed), false);
     }
 }

@@ -347,8 +347,11 @@ impl Step {
 
     /// Says why something of a step was not put, where that is known.
     pub(super) fn explained(&self, mut error: Error) -> Error {
-        if error.kind == ErrorKind::NotCovered && self.report.torn {
-            error.text += " (the step is torn: a rank died in it, or left it out)";
+        if error.kind == ErrorKind::NotCovered {
+            error.text += match self.report.torn {
+                true => " (the step is torn: a rank died in it, or left it out)",
+                false => " (no rank put it, or no contract of a reader that was there then asked for it)",
+            };
         }
         error
     }
@@ -375,6 +378,11 @@ impl Step {
         Ok(parts.into_iter().map(|(_, part)| part).collect())
     }
 
+    /// Which part of a field this reader's contract asks for, if not all. Moves no data.
+    pub fn needed(&self, name: &str) -> Result<Option<Selection>> {
+        Ok(needed(self.find_data(name)?))
+    }
+
     /// Whether all the selected elements of a field were put: an error says which were not. Moves no data.
     pub fn check_covered(&self, name: &str, selection: &Selection) -> Result<()> {
         self.held.guard.check("consumer")?;
@@ -399,10 +407,27 @@ impl Step {
             step.pin();
         }
     }
+
+    /// Releases the step, but has not finished with it: where readers share steps, another one is given it (or this one, if there is
+    /// no other), told with `attempt`. Of others, the next of their name begins there (start 'resume'), unless this one finishes
+    /// with a later step. Does not wait.
+    pub fn give_back(&self) {
+        if self.held.guard.is_child() {
+            return;
+        }
+        if let Some(holds) = &*lock(&self.holds) {
+            holds.step.give_back();
+        }
+        self.release();
+    }
 }
 
 impl Drop for Step {
     fn drop(&mut self) {
-        self.release();
+        if std::thread::panicking() {
+            self.give_back();
+        } else {
+            self.release();
+        }
     }
 }

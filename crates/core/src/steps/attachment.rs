@@ -202,6 +202,8 @@ pub struct Attachment {
     pub(super) pinned: BTreeSet<(RunNumber, StepNumber)>,
     /// Of a cohort: the first step with which a rank that died had not finished.
     pub(super) unread: Option<(RunNumber, StepNumber)>,
+    /// The first of those after the last one with which it has finished that it has given back.
+    pub(super) given_back: Option<(RunNumber, StepNumber)>,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// Those that it was told of with steps.
@@ -249,6 +251,7 @@ impl Attachment {
             delivered: BTreeSet::new(),
             pinned: BTreeSet::new(),
             unread: None,
+            given_back: None,
             missed: 0,
             missed_before: 0,
             last: None,
@@ -453,15 +456,20 @@ impl Attachment {
         if self.remembers_run { is_new } else { version > 0 }
     }
 
-    /// It, or one of the readers that share its steps, holds the static fields of a run. Returns whether it did not before.
-    pub(super) fn note_statics_held(&mut self, sharer: Option<u32>, run: RunNumber) -> bool {
-        if let Some(cohort) = &mut self.cohort {
-            cohort.note_given((run, STATIC_STEP));
+    /// It holds the static fields of a run: of several readers these, or all. Returns whether it did not before.
+    pub(super) fn note_statics_held(&mut self, readers: Option<&[u32]>, run: RunNumber) -> bool {
+        let step = (run, STATIC_STEP);
+        match (&mut self.cohort, &mut self.share, readers) {
+            (Some(cohort), _, None) => cohort.note_given(step),
+            (Some(cohort), _, Some(ranks)) => {
+                ranks.iter().for_each(|rank| cohort.holders.note(*rank, step, true));
+            }
+            (None, Some(share), Some(numbers)) => {
+                numbers.iter().for_each(|number| share.holders.note(*number, step, true));
+            }
+            (None, _, _) => {}
         }
-        if let (Some(number), Some(share)) = (sharer, &mut self.share) {
-            share.holders.note(number, (run, STATIC_STEP), true);
-        }
-        self.pinned.insert((run, STATIC_STEP))
+        self.pinned.insert(step)
     }
 
     /// Where it does not remember what it is told of runs, it holds the static fields of one no longer than steps of it: those
@@ -492,7 +500,15 @@ impl Attachment {
             (None, None) => self.delivered.iter().find(|step| !looked_at.contains(step)).copied(),
         };
         let after = self.last.map(|(run, step)| (run, step.saturating_add(1)));
+        let unread = unread.into_iter().chain(self.given_back).min();
         unread.or(after).or_else(|| self.from())
+    }
+
+    /// It could not do with a step what it wanted: unless it finishes with a later one, the next reader of its name begins there.
+    pub(super) fn note_given_back(&mut self, step: (RunNumber, StepNumber)) {
+        if self.is_held(step) {
+            self.given_back = self.given_back.into_iter().chain([step]).min();
+        }
     }
 
     /// How many read.
@@ -537,9 +553,24 @@ impl Attachment {
         is_ready.then_some(None)
     }
 
+    /// Whether readers hold a step that they were told of.
+    pub(super) fn is_held(&self, step: (RunNumber, StepNumber)) -> bool {
+        self.delivered.contains(&step) || self.pinned.contains(&step)
+    }
+
     /// Whether readers may come back that were told by the coordinator before.
     pub(super) fn awaits_readers(&self) -> bool {
         self.is_stand_in() || self.share.as_ref().is_some_and(Share::awaits_some)
+    }
+
+    /// Servers are to be told how far the readers are that share its steps.
+    pub(super) fn note_how_far(&mut self) {
+        let first = self.delivered.first().copied().into_iter();
+        let first = first.chain(self.queue.front().map(|queued| (queued.run, queued.step))).min();
+        let below = first.or(self.last.map(|(run, step)| (run, step.saturating_add(1))));
+        if let Some(share) = &mut self.share {
+            share.record.below = share.record.below.max(below);
+        }
     }
 
     /// Whether steps that readers were told of may be given to others yet, should those die.
@@ -547,11 +578,36 @@ impl Attachment {
         self.share.is_some() && !self.delivered.is_empty()
     }
 
-    /// A step that a reader was told of is to be given to another one: it waits again, before those after it.
-    pub(super) fn queue_again(&mut self, step: (RunNumber, StepNumber)) {
-        self.delivered.remove(&step);
+    /// Takes those of the steps that wait for it out of its queue.
+    pub(super) fn take_queued(&mut self, of: impl Fn(&Queued) -> bool) -> Vec<(RunNumber, StepNumber)> {
+        let mut taken = Vec::new();
+        self.queue.retain(|queued| {
+            let takes = of(queued);
+            taken.extend(takes.then_some((queued.run, queued.step)));
+            !takes
+        });
+        taken
+    }
+
+    /// A step that one of those was told of that share steps, and with which it has not finished, is to be given to another one: it
+    /// waits again, before those after it. Its arrays may live on there (`pinned`); `failed` says whether it was looked at. Returns
+    /// whether arrays hold it besides.
+    pub(super) fn give_again(
+        &mut self,
+        reader: u32,
+        step: (RunNumber, StepNumber),
+        pinned: bool,
+        failed: bool,
+    ) -> bool {
+        let Some(share) = &mut self.share else { return false };
+        share.take_back(reader, step, pinned, failed);
+        // Another one may read it, too, if a reader came back late.
+        if share.is_read(step) || !self.delivered.remove(&step) {
+            return false;
+        }
         let place = self.queue.partition_point(|queued| (queued.run, queued.step) < step);
         self.queue.insert(place, Queued { run: step.0, step: step.1, missed: 0 });
+        share.is_held(step) && self.pinned.insert(step)
     }
 
     /// One of several readers has finished with a step, or only arrays of it live on there. Returns the same of all of them, if the
@@ -594,7 +650,7 @@ impl Attachment {
         let dropped = self.queue.remove(place)?;
         self.note_dropped(dropped.run, dropped.step);
         if let Some(share) = &mut self.share {
-            share.forget((dropped.run, dropped.step));
+            share.forget_attempts((dropped.run, dropped.step));
         }
         match self.queue.get_mut(place) {
             Some(next) => next.missed += dropped.missed + 1,
@@ -626,6 +682,7 @@ impl Attachment {
 
     /// It has finished with a step, or only arrays of it live on. Returns whether it held it.
     pub(super) fn note_released(&mut self, run: RunNumber, step: StepNumber, pinned: bool) -> bool {
+        self.given_back = self.given_back.filter(|given_back| *given_back >= (run, step));
         let known = self.delivered.remove(&(run, step)) | self.pinned.remove(&(run, step));
         if known && pinned {
             self.pinned.insert((run, step));
@@ -633,8 +690,9 @@ impl Attachment {
         if let Some(cohort) = self.cohort.as_mut().filter(|_| !pinned) {
             cohort.holders.forget((run, step));
         }
-        if let Some(share) = self.share.as_mut().filter(|_| !pinned) {
-            share.forget((run, step));
+        let waits = self.queue.iter().any(|queued| (queued.run, queued.step) == (run, step));
+        if let Some(share) = self.share.as_mut().filter(|_| !pinned && !waits) {
+            share.forget_attempts((run, step));
         }
         let of_step = |before: &HeldStep| (before.run, before.step) == (run, step);
         if pinned {
@@ -645,9 +703,9 @@ impl Attachment {
         known
     }
 
-    /// All steps that it holds: those that wait for it, too.
-    pub(super) fn held(&self) -> BTreeSet<(RunNumber, StepNumber)> {
+    /// The steps that it holds, also those that wait for it: each as often as it holds it.
+    pub(super) fn holds(&self) -> impl Iterator<Item = (RunNumber, StepNumber)> + '_ {
         let queued = self.queue.iter().map(|queued| (queued.run, queued.step));
-        queued.chain(self.delivered.iter().copied()).chain(self.pinned.iter().copied()).collect()
+        queued.chain(self.delivered.iter().copied()).chain(self.pinned.iter().copied())
     }
 }

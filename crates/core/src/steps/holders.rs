@@ -28,10 +28,25 @@ impl Holders {
         self.0.iter().find(|(_, readers)| readers.values().any(|pinned| !pinned)).map(|(step, _)| *step)
     }
 
+    /// The first step with which a reader has not finished, and that is none of these.
+    pub(super) fn first_not_looked_at(
+        &self,
+        reader: u32,
+        looked_at: &[(RunNumber, StepNumber)],
+    ) -> Option<(RunNumber, StepNumber)> {
+        let mut held = self.of(reader).filter(|(step, pinned)| !pinned && !looked_at.contains(step));
+        held.next().map(|(step, _)| step)
+    }
+
     /// The readers that have not finished with a step.
     pub(super) fn readers_of(&self, step: (RunNumber, StepNumber)) -> Vec<u32> {
         let readers = self.0.get(&step).into_iter().flatten();
         readers.filter(|(_, pinned)| !**pinned).map(|(reader, _)| *reader).collect()
+    }
+
+    /// Whether some reader holds a step.
+    pub(super) fn is_held(&self, step: (RunNumber, StepNumber)) -> bool {
+        self.0.contains_key(&step)
     }
 
     /// A reader has finished with a step, or only arrays of it live on there. Returns the same of all of them, if the last one has

@@ -1,6 +1,6 @@
 //! When a reader last needed which of the fields that are offered.
 
-use crate::contract::{Field, Needs, Sequence, Slices};
+use crate::contract::{Field, Needs, Sequence, Slices, Statistics};
 use crate::ids::{RunNumber, StepNumber};
 use std::collections::BTreeMap;
 
@@ -11,11 +11,13 @@ pub struct FieldMatch {
     pub field: String,
     /// The reader needs it at every so many of the steps at which it is offered.
     pub every: u32,
-    /// Which steps that are.
-    pub steps: Sequence,
+    /// Which steps that are; `None` of a field that is static.
+    pub steps: Option<Sequence>,
     /// Which part of it; `None`: all.
     pub part: Option<Slices>,
-    /// How many bytes that part has at a step; `None` if the field has no global shape.
+    /// Which statistics of it.
+    pub statistics: Statistics,
+    /// How many bytes that part has at a step, none if statistics alone are needed; `None` if the field has no global shape.
     pub bytes: Option<u64>,
     /// The last step at which it was needed by this reader and closed.
     pub last: Option<StepNumber>,
@@ -40,7 +42,7 @@ impl Matched {
         }
     }
 
-    /// What is needed at which steps of these fields, which are offered by this run. Static ones belong to none.
+    /// What is needed at which steps of these fields, which are offered by this run.
     pub(super) fn matches<'a>(
         &self,
         run: RunNumber,
@@ -49,9 +51,10 @@ impl Matched {
     ) -> Vec<FieldMatch> {
         let last = |field: &Field| self.last.get(&field.name).copied().filter(|_| self.run == run);
         let one = |field: &Field| {
-            let terms = needs.of(&field.name).filter(|_| !field.is_static)?;
+            let terms = needs.of(&field.name)?;
             let part = terms.part.clone().filter(|_| field.shape.is_some());
             let needed = match (&part, &field.shape) {
+                _ if terms.statistics == Statistics::Alone => Some(0),
                 (Some(part), Some(shape)) => part
                     .of(shape)
                     .map_or(Some(0), |part| part.volume().checked_mul(field.dtype.size() as u64)),
@@ -60,8 +63,9 @@ impl Matched {
             Some(FieldMatch {
                 field: field.name.clone(),
                 every: terms.period.every,
-                steps: terms.period.steps_of(field),
+                steps: (!field.is_static).then(|| terms.period.steps_of(field)),
                 part,
+                statistics: terms.statistics,
                 bytes: needed,
                 last: last(field),
             })
@@ -90,7 +94,7 @@ mod tests {
         matched.note(1, 120, "U");
         let found = matched.matches(1, &needs, [&field, &Field::new("V", Dtype::F32, None, 1)].into_iter());
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].steps, found[0].bytes), (Sequence { first: 120, stride: 30 }, Some(40)));
+        assert_eq!((found[0].steps, found[0].bytes), (Some(Sequence { first: 120, stride: 30 }), Some(40)));
         assert_eq!(found[0].last, Some(150));
         assert!(
             period.includes(&field, 120) && period.includes(&field, 150) && !period.includes(&field, 110)

@@ -4,11 +4,12 @@ use crate::contract::Needs;
 use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use crate::steps::attachment::{Attachment, Take};
+use crate::steps::share::Share;
 
 /// A consumer or a pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReaderStatus {
-    /// Who reads; `None` of a pipeline.
+    /// Who reads, one of them if they are several; `None` of a pipeline.
     pub who: Option<Identity>,
     /// How many read: 1, unless it is a cohort, or several share its steps.
     pub ranks: u64,
@@ -18,8 +19,9 @@ pub struct ReaderStatus {
     pub needs: Needs,
     /// Which of the steps that wait for it, it is given.
     pub take: Take,
-    /// How many steps it may hold, and how many it holds: arrays of earlier ones may live, too.
-    pub window: u32,
+    /// How many steps it may hold, of several that share steps all together; and how many it holds: arrays of earlier ones may
+    /// live, too.
+    pub window: u64,
     /// How many it holds.
     pub held: u64,
     /// How many closed steps wait for it.
@@ -37,12 +39,17 @@ impl ReaderStatus {
     pub(super) fn of(attachment: &Attachment, unmatched: Option<String>) -> ReaderStatus {
         let pinned = attachment.pinned.iter().filter(|(_, step)| *step != STATIC_STEP).count();
         ReaderStatus {
-            who: attachment.reader.clone(),
+            who: attachment
+                .share
+                .as_ref()
+                .and_then(Share::one_of_them)
+                .or(attachment.reader.as_ref())
+                .cloned(),
             ranks: attachment.readers(),
             server: attachment.server,
             needs: attachment.demanded().clone(),
             take: attachment.take,
-            window: attachment.window,
+            window: attachment.share.as_ref().map_or(u64::from(attachment.window), Share::window),
             held: (attachment.delivered.len() + pinned) as u64,
             waiting: attachment.queue.len() as u64,
             missed: attachment.missed_in_all(),

@@ -398,17 +398,19 @@ impl Run {
     ) -> Option<Vec<FieldReport>> {
         let version = self.statics.version();
         let tells = attachment.note_statics_told(sharer, self.number, version);
-        tells.then(|| self.give_statics(attachment, sharer))?
+        let sharer = sharer.map(|number| [number]);
+        tells.then(|| self.give_statics(attachment, sharer.as_ref().map(|one| &one[..])))?
     }
 
-    /// The static fields, if there are some: an attachment that is told of them holds them from now on.
+    /// The static fields, if there are some: an attachment that is told of them, or these of its several readers, holds them from
+    /// now on.
     pub(super) fn give_statics(
         &mut self,
         attachment: &mut Attachment,
-        sharer: Option<u32>,
+        readers: Option<&[u32]>,
     ) -> Option<Vec<FieldReport>> {
         let content = self.statics.content_mut()?;
-        content.holds += u32::from(attachment.note_statics_held(sharer, self.number));
+        content.holds += u32::from(attachment.note_statics_held(readers, self.number));
         self.statics.report()
     }
 

@@ -2,7 +2,7 @@
 //! that one, and servers with workers of a pipeline tell of that. All of it goes before what else they tell of the stream.
 
 use super::{Components, Node};
-use forebay_core::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber};
+use forebay_core::ids::{Epoch, RunNumber, STATIC_STEP, ServerId, StepId, StepNumber};
 use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::{AttachmentId, AttachmentRecord, RankLedger, RunReport, StepContribution};
 use forebay_wire::peer::streams;
@@ -265,7 +265,10 @@ fn tell_rank(
     messages: &mut Vec<streams::Message>,
 ) {
     let name = || stream.to_owned();
-    messages.extend(told.steps.values().cloned().map(|ended| {
+    // Static fields are known before the steps that have them.
+    let statics = told.steps.get(&STATIC_STEP).into_iter();
+    let steps = told.steps.range(..STATIC_STEP).map(|(_, ended)| ended);
+    messages.extend(statics.chain(steps).cloned().map(|ended| {
         let copied = told.is_safe(ended.step);
         streams::Message::StepEnded { stream: name(), run, rank, ended, copied }
     }));

@@ -79,8 +79,14 @@ impl Session {
     async fn on_request(&mut self, request: Request) -> Result<Option<Reply>> {
         match request {
             Request::Attach(attach) => self.attach(*attach).await.map(Some),
-            Request::Release { attachment, run, step, pinned } => {
+            Request::Release { attachment, run, step, pinned, gives_back: false } => {
                 self.release(attachment, run, step, pinned);
+                Ok(None)
+            }
+            Request::Release { attachment, run, step, pinned, gives_back: true } => {
+                self.tell_coordinator(attachment, |coordinator, rank| {
+                    coordinator.give_back(attachment, rank, (run, step), pinned)
+                });
                 Ok(None)
             }
             Request::Next { attachment, has_spare, after } => {
@@ -89,8 +95,8 @@ impl Session {
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
             Request::Need { attachment, needs } => self.change_needs(attachment, *needs).await.map(Some),
-            Request::Detach { attachment, held } => {
-                self.close_attachment(attachment, &held);
+            Request::Detach { attachment, held, failed } => {
+                self.close_attachment(attachment, &held, failed);
                 Ok(Some(Reply::Done))
             }
         }
@@ -311,14 +317,14 @@ impl Session {
     }
 
     /// Its handle is closed: it wants nothing more, but arrays of these steps live on.
-    fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) {
+    fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)], failed: bool) {
         self.tell_coordinator(id, |coordinator, rank| match rank {
             None => {
-                let mut effects = coordinator.on_stop(id, held);
+                let mut effects = coordinator.on_stop(id, if failed { &[] } else { held });
                 effects.extend(coordinator.close(id, held));
                 effects
             }
-            Some(rank) => coordinator.leave(id, rank, held, false),
+            Some(rank) => coordinator.leave(id, rank, held, failed),
         });
     }
 

@@ -172,7 +172,8 @@ impl Rank {
                 time: f64::NAN,
                 fields: self.field_contributions(put, &stats)?,
                 attrs: Attrs::default(),
-                dropped,
+                // What found no room of them is not there, and the others are.
+                dropped: false,
                 torn,
                 servers: Vec::new(),
             };

@@ -1,7 +1,7 @@
 //! What `forebay contracts` shows of a stream, as JSON.
 
-use super::{READERS_MAX, who};
-use forebay_core::contract::Slices;
+use super::{READERS_MAX, needed, who};
+use forebay_core::contract::{Slices, Statistics};
 use forebay_core::steps::{FieldMatch, Matching, Offered, ReaderMatches};
 use serde_json::{Value, json};
 
@@ -44,6 +44,7 @@ fn offered(field: &Offered) -> Value {
 
 fn reader(found: &ReaderMatches) -> Value {
     let mut told = who(&found.reader);
+    told["needs"] = needed(&found.reader.needs);
     told["matches"] = found.matches.iter().map(matched).collect();
     told["missing"] = json!(found.missing);
     told["unmatched"] = json!(found.reader.unmatched);
@@ -53,10 +54,16 @@ fn reader(found: &ReaderMatches) -> Value {
 fn matched(found: &FieldMatch) -> Value {
     json!({
         "field": found.field,
+        "static": found.steps.is_none(),
         "every": found.every,
-        "first": found.steps.first,
-        "apart": found.steps.stride,
+        "first": found.steps.map(|steps| steps.first),
+        "apart": found.steps.map(|steps| steps.stride),
         "region": found.part.as_ref().map(Slices::to_string),
+        "statistics": match found.statistics {
+            Statistics::None => None,
+            Statistics::Along => Some("along"),
+            Statistics::Alone => Some("alone"),
+        },
         "bytes": found.bytes,
         "last": found.last,
     })

@@ -54,6 +54,8 @@ pub enum Request {
         step: StepNumber,
         /// Whether arrays of it live on.
         pinned: bool,
+        /// Whether the reader could not do with it what it wanted: others are given it, or the next of its name.
+        gives_back: bool,
     },
     /// A reader that takes the newest step alone asks for it: the newest one that it was not told of, or the next that closes. One
     /// that shares steps on demand asks for the next. Answer: [`Reply::Done`], after the step if there is one.
@@ -84,6 +86,8 @@ pub enum Request {
         attachment: AttachmentId,
         /// Steps of which arrays live on: they stay held.
         held: Vec<(RunNumber, StepNumber)>,
+        /// Whether it has failed, and is to be taken for one that has died.
+        failed: bool,
     },
 }
 

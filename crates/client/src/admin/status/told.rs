@@ -257,7 +257,7 @@ pub struct ReaderStatus {
     pub host: Option<String>,
     /// Its process; null of a pipeline.
     pub pid: Option<u64>,
-    /// How many ranks read: 1, unless it is parallel.
+    /// How many read: 1, unless it is parallel, or several share its steps.
     pub ranks: u64,
     /// The server that it is connected to.
     pub server: u64,
@@ -426,8 +426,12 @@ pub struct ReaderContract {
     pub host: Option<String>,
     /// Its process; null of a pipeline.
     pub pid: Option<u64>,
+    /// How many read: 1, unless it is parallel, or several share its steps.
+    pub ranks: u64,
     /// The server that it is connected to.
     pub server: u64,
+    /// Its contract, as it was given.
+    pub needs: ReaderNeeds,
     /// The fields that are offered and needed.
     pub matches: Vec<FieldMatch>,
     /// The fields that it needs and that are not offered: optional ones, or the ranks have not declared all yet.
@@ -442,14 +446,19 @@ pub struct ReaderContract {
 pub struct FieldMatch {
     /// Its name.
     pub field: String,
+    /// Whether it belongs to the run, and not to its steps.
+    #[serde(rename = "static")]
+    pub is_static: bool,
     /// Every so many of the steps at which it is offered.
     pub every: u64,
-    /// The first of them, by its number.
-    pub first: u64,
-    /// How far apart in numbers two of them are.
-    pub apart: u64,
+    /// The first of them, by its number; null of one that is static.
+    pub first: Option<u64>,
+    /// How far apart in numbers two of them are; null of one that is static.
+    pub apart: Option<u64>,
     /// The part of it that is needed, as NumPy writes it; null: all.
     pub region: Option<String>,
+    /// `along`: those of blocks and field, with the data; `alone`: those of the field, and no data.
+    pub statistics: Option<String>,
     /// How many bytes that is at a step, without ghosts; null if the field has no global shape.
     pub bytes: Option<u64>,
     /// The last closed step of the run at which it was needed.

@@ -167,15 +167,33 @@ impl StreamCoordinator {
         (run, step): (RunNumber, StepNumber),
         pinned: bool,
     ) -> Vec<Effect> {
-        let attachment = self.attachments.get_mut(&id);
-        match attachment.and_then(|attachment| attachment.release_by(rank, (run, step), pinned)) {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
+        if attachment.share.is_some() {
+            return self.release_shared(id, rank, (run, step), (pinned, false));
+        }
+        match attachment.release_by(rank, (run, step), pinned) {
             Some(pinned) => self.release(id, run, step, pinned),
-            // It may be given another one.
-            None => {
-                let mut effects = Vec::new();
-                self.deliver(id, &mut effects);
-                effects
-            }
+            None => Vec::new(),
+        }
+    }
+
+    /// A reader, or one of several, does not look at a step any more, but could not do with it what it wanted: another one of those
+    /// that share steps is given it; of others the next of their name begins there, unless they finish with a later one.
+    pub fn give_back(
+        &mut self,
+        id: AttachmentId,
+        rank: Option<u32>,
+        (run, step): (RunNumber, StepNumber),
+        pinned: bool,
+    ) -> Vec<Effect> {
+        let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
+        if let (Some(number), true) = (rank, attachment.share.is_some()) {
+            return self.release_shared(id, number, (run, step), (pinned, true));
+        }
+        attachment.note_given_back((run, step));
+        match rank {
+            Some(rank) => self.release_by(id, rank, (run, step), pinned),
+            None => self.release(id, run, step, pinned),
         }
     }
 
@@ -216,10 +234,13 @@ impl StreamCoordinator {
         let Some(cohort) = &mut attachment.cohort else { return Vec::new() };
         let was_here = cohort.is_here(rank);
         let who = cohort.describe(rank);
-        // What a rank that died had not finished with is read again by the next readers of this name.
-        let unread = died.then(|| cohort.holders.first_unread()).flatten();
+        // What a rank that died had not finished with, or one that closes has not looked at, the next readers of this name read.
+        let unread = match died {
+            true => cohort.holders.first_unread(),
+            false => cohort.holders.first_not_looked_at(rank, kept),
+        };
         let finished = cohort.leave(rank, &kept.iter().copied().collect());
-        if was_here && !cohort.record.goes_on {
+        if was_here && (!cohort.record.goes_on || !died && cohort.is_empty()) {
             attachment.unread = attachment.unread.into_iter().chain(unread).min();
         }
         let (is_empty, goes_on) = (cohort.is_empty(), cohort.record.goes_on);
@@ -262,7 +283,7 @@ impl StreamCoordinator {
             };
             let attrs = &of_run.offer.attrs;
             report.attrs = (of_run.offer.attrs_version > 0).then(|| Box::new(attrs.clone()));
-            report.statics = of_run.give_statics(attachment, None);
+            report.statics = of_run.give_statics(attachment, Some(&told.lacking));
             (report.missed, report.rewound) = (told.step.missed, told.step.rewound);
             (report.term, report.ranks) = (self.term, of_run.options.size);
             report.absent.clone_from(&absent);

@@ -115,6 +115,17 @@ mod tests {
         assert_eq!(stop_of_all(), (1, 5));
     }
 
+    #[test]
+    fn what_a_reader_has_given_back_is_read_by_the_next_if_it_was_the_last() {
+        let mut stream = viewed();
+        stream.give_back(VIEWER, None, (1, 2), false);
+        assert_eq!(stop(&mut stream, &[(1, 3), (1, 4)]), (1, 2));
+        let mut stream = viewed();
+        stream.give_back(VIEWER, None, (1, 2), true);
+        stream.release(VIEWER, 1, 3, false);
+        assert_eq!(stop(&mut stream, &[]), (1, 4), "it has gone on");
+    }
+
     fn stop_of_all() -> (RunNumber, StepNumber) {
         let mut stream = viewed();
         (2..5).for_each(|number| drop(stream.release(VIEWER, 1, number, true)));

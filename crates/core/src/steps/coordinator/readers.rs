@@ -82,7 +82,7 @@ impl StreamCoordinator {
         if demands || stood_in.is_some() {
             effects.extend(self.on_demand_changed());
         }
-        for (run, step) in stood_in.iter().flat_map(Attachment::held) {
+        for (run, step) in stood_in.iter().flat_map(Attachment::holds) {
             self.let_go(run, step, &mut effects);
         }
         self.drop_outdated(&mut effects);
@@ -366,7 +366,7 @@ impl StreamCoordinator {
         if attachment.demands {
             effects.extend(self.on_demand_changed());
         }
-        for (run, step) in attachment.held() {
+        for (run, step) in attachment.holds() {
             self.let_go(run, step, &mut effects);
         }
         self.forget_empty_runs(&mut effects);
@@ -392,11 +392,13 @@ impl StreamCoordinator {
     /// Somebody closes its handle, but arrays of these steps live on: they stay held, nothing else does.
     pub fn close(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)]) -> Vec<Effect> {
         let Some(attachment) = self.attachments.get_mut(&id) else { return Vec::new() };
-        let all = attachment.held();
+        let mut all: Vec<(RunNumber, StepNumber)> = attachment.holds().collect();
+        all.sort_unstable();
         let held: BTreeSet<(RunNumber, StepNumber)> = held.iter().copied().collect();
         attachment.queue.clear();
         attachment.delivered.clear();
-        attachment.pinned = all.intersection(&held).copied().collect();
+        let mut kept: BTreeSet<_> = all.iter().copied().filter(|step| held.contains(step)).collect();
+        attachment.pinned.clone_from(&kept);
         attachment.held_before.retain(|before| held.contains(&(before.run, before.step)));
         attachment.begin_closing();
         let done = attachment.holds_nothing();
@@ -407,8 +409,8 @@ impl StreamCoordinator {
             self.tell_attachments(&mut effects);
             effects.extend(self.on_demand_changed());
         }
-        for (run, step) in all.difference(&held) {
-            self.let_go(*run, *step, &mut effects);
+        for (run, step) in all.into_iter().filter(|step| !kept.remove(step)) {
+            self.let_go(run, step, &mut effects);
         }
         self.forget_empty_runs(&mut effects);
         effects
@@ -487,6 +489,10 @@ impl StreamCoordinator {
         }
         report.rewound = attachment.last.is_some_and(|(last_run, last)| run > last_run && step <= last);
         attachment.delivered.insert((run, step));
+        if attachment.pinned.remove(&(run, step)) {
+            // Arrays held it while it waited to be given again.
+            of_run.held_mut(step)?.holds -= 1;
+        }
         (attachment.has_asked, attachment.has_spare) = (false, false);
         match (sharer, &mut attachment.share) {
             (Some(number), Some(share)) => {
@@ -538,7 +544,11 @@ impl StreamCoordinator {
                     late: attachment.is_late.then_some(kept),
                     looked: false,
                 };
-                effects.push(Effect::Ended(*id, Box::new(end)));
+                let end = Box::new(end);
+                if let Some(share) = &mut attachment.share {
+                    share.end = Some(end.clone());
+                }
+                effects.push(Effect::Ended(*id, end));
             }
         }
     }

@@ -46,12 +46,6 @@ impl StreamCoordinator {
 }
 
 impl Attachment {
-    /// Every hold that is counted of it in a step.
-    fn holds(&self) -> impl Iterator<Item = (RunNumber, StepNumber)> + '_ {
-        let queued = self.queue.iter().map(|queued| (queued.run, queued.step));
-        queued.chain(self.delivered.iter().copied()).chain(self.pinned.iter().copied())
-    }
-
     fn sanity_check(&self) -> Result<(), String> {
         if let Some(step) = self.delivered.intersection(&self.pinned).next() {
             return Err(format!("step {step:?} is both read and finished with"));

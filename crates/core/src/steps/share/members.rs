@@ -3,6 +3,7 @@
 use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, StepNumber};
 use crate::steps::holders::Holders;
+use crate::steps::run_end::RunEnd;
 use crate::steps::run_told::RunTold;
 use crate::steps::share::sharer::Sharing;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many times a coordinator looks for readers that were there before it, until their steps are given to others. It looks
 /// about once a second.
 const AWAY_LOOKS: u32 = 10;
+/// After so many steps that were finished servers are told how far readers are: another coordinator gives none of these again.
+const FINISHED_TOLD: u64 = 64;
 
 /// What every server knows of readers that share steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +24,8 @@ pub struct ShareRecord {
     pub sharing: Sharing,
     /// The numbers of those that are there.
     pub sharers: BTreeSet<u32>,
+    /// Some time ago, all before this step had been finished.
+    pub below: Option<(RunNumber, StepNumber)>,
 }
 
 /// A reader that is there.
@@ -44,6 +49,10 @@ pub(in crate::steps) struct Share {
     asking: VecDeque<u32>,
     /// The number of the one that was given a step last.
     last: Option<u32>,
+    /// How many steps they have finished with.
+    finished: u64,
+    /// What they were told of the end of their run, once they were.
+    pub(in crate::steps) end: Option<Box<RunEnd>>,
     /// How many readers a step was given to that died before they had finished with it.
     attempts: BTreeMap<(RunNumber, StepNumber), u32>,
     /// Those that the coordinator before knew, and that have not come back.
@@ -54,7 +63,7 @@ pub(in crate::steps) struct Share {
 impl Share {
     /// Readers that are yet to come. Those that the coordinator before this one knew may come back.
     pub(in crate::steps) fn new(name: &str, sharing: Sharing, away: BTreeSet<u32>) -> Share {
-        let record = ShareRecord { name: name.to_owned(), sharing, sharers: away.clone() };
+        let record = ShareRecord { name: name.to_owned(), sharing, sharers: away.clone(), below: None };
         Share {
             next: record.sharers.last().map_or(0, |last| last.wrapping_add(1)),
             record,
@@ -62,6 +71,8 @@ impl Share {
             holders: Holders::default(),
             asking: VecDeque::new(),
             last: None,
+            finished: 0,
+            end: None,
             attempts: BTreeMap::new(),
             away,
             looks: 0,
@@ -95,6 +106,16 @@ impl Share {
     /// How many are there.
     pub(in crate::steps) fn count(&self) -> u64 {
         self.present.len() as u64
+    }
+
+    /// One of those that are there.
+    pub(in crate::steps) fn one_of_them(&self) -> Option<&Identity> {
+        self.present.values().next().map(|present| &present.who)
+    }
+
+    /// How many steps they may hold, all together.
+    pub(in crate::steps) fn window(&self) -> u64 {
+        self.present.values().map(|present| u64::from(present.window)).sum()
     }
 
     /// What a reader was told of runs.
@@ -152,18 +173,50 @@ impl Share {
         self.attempts.get(&step).copied().unwrap_or(0)
     }
 
-    /// Nobody holds a step any more, and nobody is to be given it.
-    pub(in crate::steps) fn forget(&mut self, step: (RunNumber, StepNumber)) {
-        self.holders.forget(step);
+    /// Nobody is to be given a step any more.
+    pub(in crate::steps) fn forget_attempts(&mut self, step: (RunNumber, StepNumber)) {
         self.attempts.remove(&step);
     }
 
-    /// A reader that had not finished with a step has died, or has not looked at it: it goes to another one.
-    pub(in crate::steps) fn take_back(&mut self, step: (RunNumber, StepNumber), died: bool) {
-        self.holders.forget(step);
-        if died {
-            *self.attempts.entry(step).or_default() += 1;
+    /// A reader does not look at a step any more, with which it has not finished: it goes to another one. `failed` says whether it
+    /// has looked at it, and `pinned` whether its arrays live on.
+    pub(in crate::steps) fn take_back(
+        &mut self,
+        number: u32,
+        step: (RunNumber, StepNumber),
+        pinned: bool,
+        failed: bool,
+    ) {
+        self.holders.release(number, step, pinned);
+        if failed {
+            self.note_attempt(step);
         }
+    }
+
+    /// Whether some reader has not finished with a step.
+    pub(in crate::steps) fn is_read(&self, step: (RunNumber, StepNumber)) -> bool {
+        !self.holders.readers_of(step).is_empty()
+    }
+
+    /// Whether some reader holds a step.
+    pub(in crate::steps) fn is_held(&self, step: (RunNumber, StepNumber)) -> bool {
+        self.holders.is_held(step)
+    }
+
+    /// One has finished with a step. Whether servers are to be told now how far they are.
+    pub(in crate::steps) fn note_finished(&mut self) -> bool {
+        self.finished += 1;
+        self.finished.is_multiple_of(FINISHED_TOLD)
+    }
+
+    /// Whether a reader has not finished with a step. With static fields nobody has to.
+    pub(in crate::steps) fn has_not_finished(&self, number: u32, step: (RunNumber, StepNumber)) -> bool {
+        step.1 != STATIC_STEP && self.holders.of(number).any(|held| held == (step, false))
+    }
+
+    /// Whether a reader takes part.
+    pub(in crate::steps) fn is_here(&self, number: u32) -> bool {
+        self.present.contains_key(&number)
     }
 
     /// A reader is gone. Returns whether it was there.
@@ -178,18 +231,23 @@ impl Share {
         self.holders.of(number).collect()
     }
 
-    /// One more look for readers that have not come back. Returns whether their steps go to others from now on.
-    pub(in crate::steps) fn give_up_away(&mut self) -> bool {
+    /// One more look for readers that have not come back. Returns how many are given up: steps that they hold go to others.
+    pub(in crate::steps) fn give_up_away(&mut self) -> usize {
         if self.away.is_empty() {
-            return false;
+            return 0;
         }
         self.looks += 1;
         if self.looks < AWAY_LOOKS {
-            return false;
+            return 0;
         }
         let away = std::mem::take(&mut self.away);
         self.record.sharers.retain(|number| !away.contains(number));
-        true
+        away.len()
+    }
+
+    /// A step may have been given to one that has died.
+    pub(in crate::steps) fn note_attempt(&mut self, step: (RunNumber, StepNumber)) {
+        *self.attempts.entry(step).or_default() += 1;
     }
 
     /// For whom the others wait, for people: for readers that hold the last steps (`waits` is whether one is left to be given), or
@@ -262,7 +320,8 @@ mod tests {
         assert_eq!(two.come(Some(5), Identity::default(), 1), 5);
         assert_eq!(two.come(None, Identity::default(), 1), 6, "a new one");
         assert_eq!(two.take_next(), None);
-        assert!((0..9).all(|_| !two.give_up_away()) && two.give_up_away() && !two.give_up_away());
+        assert!((0..9).all(|_| two.give_up_away() == 0));
+        assert_eq!((two.give_up_away(), two.give_up_away()), (1, 0));
         assert_eq!((two.take_next(), two.record.sharers), (Some(5), BTreeSet::from([5, 6])));
     }
 }

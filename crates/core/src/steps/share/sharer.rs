@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How many steps a reader tells that it was told of: no more than it can hold.
-const TOLD_MAX: usize = 1024;
-
 /// How the steps of a stream are shared out among readers of one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sharing {
@@ -44,9 +41,12 @@ pub struct Sharer {
 }
 
 impl Sharer {
+    /// How many steps a reader tells that it was told of: no more than it can hold.
+    pub const TOLD_MAX: usize = 1024;
+
     /// Checks what can be wrong in itself.
     pub fn check(&self) -> Result<()> {
-        if self.sharing == Sharing::None || self.told.len() > TOLD_MAX {
+        if self.sharing == Sharing::None || self.told.len() > Self::TOLD_MAX {
             let text =
                 format!("a reader that shares steps ({}) was told of {}", self.sharing, self.told.len());
             return Err(Error::protocol(text));

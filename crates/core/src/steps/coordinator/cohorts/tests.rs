@@ -137,6 +137,19 @@ fn the_end_of_a_rank_is_that_of_all() {
     }
 }
 
+/// All close, and had not looked at a step that they were told of: the next of their name do.
+#[test]
+fn what_nobody_has_looked_at_is_read_by_the_next() {
+    for ranks in [fresh, that_go_on] {
+        let mut stream = stream(Policy::Block, ranks);
+        (0..2).for_each(|number| drop(step(&mut stream, number)));
+        (0..3).for_each(|rank| drop(stream.release_by(ID, rank, (1, 0), false)));
+        let effects: Vec<Effect> = (0..3).flat_map(|rank| stream.leave(ID, rank, &[], false)).collect();
+        let cursors = effects.iter().rev().find(|effect| matches!(effect, Effect::Cursor(..)));
+        assert_eq!(cursors, Some(&Effect::Cursor("render".into(), (1, 1))));
+    }
+}
+
 #[test]
 fn others_go_on_without_a_rank_if_they_want_to() {
     let mut stream = stream(Policy::Block, that_go_on);

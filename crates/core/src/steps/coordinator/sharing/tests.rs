@@ -82,7 +82,8 @@ fn they_come_and_go() {
     stream.release_by(ID, 0, (1, 0), false);
     let effects = stream.leave(ID, 0, &[(1, 1)], false);
     assert_eq!((given(&effects), freed(&effects)), (vec![(1, 3, 0)], vec![]), "which goes to the other one");
-    assert_eq!(freed(&stream.leave(ID, 0, &[], true)), [1], "its process has ended");
+    let effects = stream.leave(ID, 0, &[], true);
+    assert_eq!(given(&effects), [(1, 1, 1)], "its process has ended, and it had not finished with it");
     assert_eq!(come(&mut stream, Sharing::RoundRobin, 9), 2, "a number is of one reader");
     assert_eq!(steps(&mut stream, 4..6), [(2, 4, 0), (1, 5, 0)]);
 }
@@ -120,10 +121,52 @@ fn the_end_comes_when_all_is_finished() {
     let effects = stream.leave(ID, 1, &[], true);
     assert_eq!((given(&effects), ends(&effects)), (vec![(0, 1, 1)], vec![]));
     assert_eq!(ends(&stream.release_by(ID, 0, (1, 1), false)), [(20, 0, ErrorKind::Ended)]);
-    // Who comes now finds nothing.
+    // Who comes now is told what the others were told.
     let (id, _, effects) =
         stream.share(AttachmentId(21), false, sharer(Sharing::RoundRobin), reader(1), Start::Next).unwrap();
-    assert_eq!((id, ends(&effects)), (AttachmentId(21), vec![(21, 0, ErrorKind::NotFound)]));
+    assert_eq!((id, ends(&effects)), (ID, vec![(20, 0, ErrorKind::Ended)]));
+}
+
+/// A step with which a reader that has closed had not finished is given to another one, once it is not looked at there any more.
+#[test]
+fn what_was_not_finished_goes_to_another_one() {
+    let mut stream = shared(Sharing::RoundRobin, 2, 9);
+    assert_eq!(steps(&mut stream, 0..3), [(0, 0, 0), (1, 1, 0), (0, 2, 0)]);
+    let pinned = stream.release_by(ID, 0, (1, 2), true);
+    assert_eq!((given(&pinned), freed(&pinned)), (vec![], vec![]));
+    let left = stream.leave(ID, 0, &[(1, 0), (1, 2)], false);
+    assert_eq!((given(&left), freed(&left)), (vec![], vec![]), "views of both live");
+    assert_eq!(given(&stream.release_by(ID, 0, (1, 0), true)), [(1, 0, 1)], "its arrays live");
+    assert_eq!(freed(&stream.release_by(ID, 1, (1, 0), false)), [0u64; 0], "as they do now");
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0]);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 2), false)), [2], "it had finished with that one");
+}
+
+#[test]
+fn a_step_may_be_given_back() {
+    let mut stream = shared(Sharing::OnDemand, 2, 1);
+    assert_eq!(steps(&mut stream, 0..2), []);
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 0, 0)]);
+    let effects = stream.give_back(ID, Some(0), (1, 0), true);
+    assert_eq!((given(&effects), freed(&effects)), (vec![], vec![]), "nobody has asked");
+    assert_eq!(given(&stream.on_asked_by(ID, 1, None)), [(1, 0, 1)], "though arrays of it live");
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0u64; 0]);
+    // The same one may be given it again.
+    stream.give_back(ID, Some(1), (1, 0), false);
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 0, 2)]);
+    stream.give_back(ID, Some(0), (1, 0), true);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0u64; 0], "it waits to be given again");
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 0, 3)]);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0]);
+    assert_eq!(given(&stream.give_back(ID, Some(0), (1, 0), false)), [], "it holds that no more");
+    // All go, while arrays of one live that waits.
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 1, 0)]);
+    stream.give_back(ID, Some(0), (1, 1), true);
+    stream.leave(ID, 1, &[], false);
+    let effects = stream.leave(ID, 0, &[(1, 1)], true);
+    assert!(effects.contains(&Effect::Cursor("w".into(), (1, 1))), "{effects:?}");
+    assert_eq!(freed(&effects), [0u64; 0]);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 1), false)), [1]);
 }
 
 /// The next of its name goes on with the first step that was not finished.
@@ -171,9 +214,9 @@ fn those_that_do_not_agree_are_refused() {
     assert!(whole.iter().any(|effect| matches!(effect, Effect::DeliverTo(ID, ..))), "{whole:?}");
 }
 
-/// One comes back with what it holds, one has died with the coordinator.
-#[test]
-fn another_coordinator_takes_them_up() {
+/// A stream whose coordinator has died; its ranks have ended steps 1 to 4, and step 0 is freed. Rank 1 is `away` with its last
+/// step. Two readers were there, who had been told of steps in turn, and had finished with all before `below`.
+fn taken_over(away: bool, below: Option<(RunNumber, StepNumber)>) -> Checked {
     let mut stream = stream(Policy::Block, 1, 9);
     drop(std::mem::replace(&mut stream, Checked::new("s", vec![S0, S1])));
     let rank = |rank| RankReport {
@@ -182,7 +225,7 @@ fn another_coordinator_takes_them_up() {
         below: 4,
         safe_below: 0,
         begun: true,
-        away: false,
+        away: away && rank == 1,
     };
     for home in 0..2 {
         let report = RunReport {
@@ -198,25 +241,84 @@ fn another_coordinator_takes_them_up() {
             began: Default::default(),
         };
         stream.on_run_report(ServerId(home), 3, report).unwrap();
-        // Step 0 is freed.
-        for number in 1..5 {
+        for number in 1..5 - StepNumber::from(away && home == 1) {
             assert_eq!(stream.on_step_ended(1, home, ServerId(home), ended(home, number)), []);
         }
     }
     let mut known = Checked::new("s", vec![S0, S1]);
     (0..2).for_each(|number| assert_eq!(come(&mut known, Sharing::RoundRobin, 2), number));
     known.join(0, S0, options(2, Policy::Block)).unwrap();
-    let record = known.attachments.get(&ID).and_then(|known| known.told.clone()).unwrap();
+    let mut record = known.attachments.get(&ID).and_then(|known| known.told.clone()).unwrap();
+    if let Some(share) = &mut record.share {
+        share.below = below;
+    }
     stream.on_attachment_report(3, ID, record).unwrap();
     assert_eq!(given(&stream.settle(|| AttachmentId(99))), []);
-    let told = |step| ToldStep { run: 1, step, missed: 0, rewound: false };
-    let back =
-        Sharer { number: Some(1), told: vec![told(0), told(1), told(3)], ..sharer(Sharing::RoundRobin) };
-    let holds = reader(2).with_held_steps(vec![HeldStep { run: 1, step: 3, pinned: false }]);
-    let (id, number, effects) = stream.share(ID, true, back, holds, Start::Rejoin(1, 4)).unwrap();
-    assert_eq!((id, number, given(&effects)), (ID, 1, vec![]), "the other one may hold the rest");
+    stream
+}
+
+/// A reader comes back, which holds a step and was told of these.
+fn come_back(stream: &mut Checked, number: u32, held: HeldStep, told: &[StepNumber]) -> Vec<Effect> {
+    let told = told.iter().map(|step| ToldStep { run: 1, step: *step, missed: 0, rewound: false });
+    let back = Sharer { number: Some(number), told: told.collect(), ..sharer(Sharing::RoundRobin) };
+    let holds = reader(2).with_held_steps(vec![held]);
+    let (id, known, effects) = stream.share(ID, true, back, holds, Start::Rejoin(1, 4)).unwrap();
+    assert_eq!((id, known), (ID, number));
+    effects
+}
+
+/// One comes back with what it holds, one has died with the coordinator.
+#[test]
+fn another_coordinator_takes_them_up() {
+    let mut stream = taken_over(false, None);
+    let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: false }, &[0, 1, 3]);
+    assert_eq!(given(&effects), [], "the other one may hold the rest");
     assert_eq!(freed(&effects), [1], "with which it has finished");
     (0..9).for_each(|_| assert_eq!(given(&stream.give_up_overdue()), []));
-    assert_eq!(given(&stream.give_up_overdue()), [(1, 2, 0)]);
-    assert_eq!(given(&stream.release_by(ID, 1, (1, 3), false)), [(1, 4, 0)]);
+    assert_eq!(given(&stream.give_up_overdue()), [(1, 2, 1)], "which the other one may have had");
+    assert_eq!(given(&stream.release_by(ID, 1, (1, 3), false)), [(1, 4, 1)]);
+}
+
+/// Nobody has to say it of the steps with which all had finished long ago.
+#[test]
+fn what_was_finished_before_is_not_given_again() {
+    let mut stream = taken_over(false, Some((1, 3)));
+    let effects = come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: false }, &[4]);
+    assert_eq!((given(&effects), freed(&effects)), (vec![], vec![1, 2]));
+    let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: true }, &[3]);
+    assert_eq!((given(&effects), freed(&effects)), (vec![], vec![]));
+    assert_eq!(freed(&stream.release_by(ID, 1, (1, 3), false)), [3]);
+}
+
+/// One that comes back holds arrays of a step that it had given back.
+#[test]
+fn what_was_given_back_is_given_by_the_next_coordinator() {
+    let mut stream = taken_over(false, None);
+    come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: true }, &[1, 2]);
+    let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: true }, &[3]);
+    assert_eq!(given(&effects), [(0, 4, 0)]);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [4]);
+}
+
+/// Those that are left close while others may come back; then they do not.
+#[test]
+fn the_last_may_go_while_others_are_awaited() {
+    let mut stream = taken_over(false, None);
+    come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: false }, &[3]);
+    let effects = stream.leave(ID, 1, &[], false);
+    assert_eq!(freed(&effects), [0u64; 0], "the other one may come back");
+    (0..10).for_each(|_| drop(stream.give_up_overdue()));
+    assert!(stream.status().readers.is_empty());
+}
+
+/// A reader holds arrays of a step that is not closed here yet: it is not given again when it closes.
+#[test]
+fn an_open_step_that_is_held_is_not_given_again() {
+    let mut stream = taken_over(true, None);
+    come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: true }, &[2, 4]);
+    let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: false }, &[1, 3]);
+    assert_eq!(given(&effects), []);
+    let closed = stream.on_step_ended(1, 1, S1, ended(1, 4));
+    assert_eq!((given(&closed), freed(&closed)), (vec![], vec![]));
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [4]);
 }
