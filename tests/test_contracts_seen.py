@@ -17,6 +17,7 @@ from support.children import Child
 from support.commands import run
 from support.deaths import kill_servers
 from support.groups import BUDGET, stream_coordinated_by
+from support.pipelines import pipeline_status
 from support.sessions import consumer, producer
 from support.single_rank import SINGLE_RANK, put_steps
 from support.waiting import wait_until
@@ -240,6 +241,34 @@ def test_a_contract_that_cannot_be_met_leaves_the_one_before(one: forebay.LocalG
             looks.need(["U"])
     with pytest.raises(forebay.Closed):
         reader.need(["U"])
+
+
+def test_pipelines_are_named(one: forebay.LocalGroup, code: Callable[[str], str]) -> None:
+    """In what is shown of contracts, and in what ends them."""
+    path = code(
+        """
+        class Draw(forebay.Pipeline):
+            fields = {"U": forebay.every(1, region=np.s_[2])}
+
+            def execute(self, step, comm):
+                pass
+
+        class Typed(Draw):
+            fields = {"U": forebay.every(1, dtype="f4")}
+        """
+    )
+    admin = forebay.Admin(group=one.path)
+    admin.create_pipeline("draw", f"{path}:Draw", stream="s")
+    admin.create_pipeline("typed", f"{path}:Typed", stream="s")
+    with producer(one) as sim:
+        declare(sim, "U")
+        put(sim, 0, "U")
+        wait_until(lambda: pipeline_status(one, "typed").get("ended"))
+        text = pipeline_status(one, "typed")["ended"]
+        assert "the contract of pipeline 'typed': field 'U' of stream 's': it is float64" in text
+        (told,) = admin.contracts("s")["readers"]
+        assert (told["kind"], told["name"], told["matches"][0]["region"]) == ("pipeline", "draw", "[2:3]")
+        assert "pipeline 'draw' needs" in run("contracts", "s", "--group", one.path).stdout
 
 
 def test_mismatches_name_both_sides(one: forebay.LocalGroup) -> None:

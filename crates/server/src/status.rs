@@ -125,7 +125,7 @@ fn who(reader: &ReaderStatus) -> Value {
     let who = reader.who.as_ref();
     json!({
         "kind": if who.is_some() { "consumer" } else { "pipeline" },
-        "name": who.and_then(|who| who.name.clone()),
+        "name": who.and_then(|who| who.name.clone()).or(reader.pipeline.clone()),
         "host": who.map(|who| &who.host),
         "pid": who.map(|who| who.pid),
         "ranks": reader.ranks,

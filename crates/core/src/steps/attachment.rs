@@ -167,6 +167,8 @@ pub struct Attachment {
     pub(super) demands: bool,
     /// Who reads, if it is a consumer; of a cohort its lowest rank.
     pub reader: Option<Identity>,
+    /// The name of the pipeline that it is of, if it is of one.
+    pub pipeline: Option<String>,
     /// The ranks that it has, if it is a cohort.
     pub(super) cohort: Option<Cohort>,
     /// The readers among which its steps are shared out, if they are.
@@ -233,6 +235,7 @@ impl Attachment {
             take: Take::default(),
             demands: true,
             reader: None,
+            pipeline: None,
             cohort: None,
             share: None,
             remembers_run: true,
@@ -298,9 +301,16 @@ impl Attachment {
 
     /// Says whose contract an error is about.
     pub(super) fn about(&self, error: Error) -> Error {
-        match &self.reader {
-            Some(reader) => error.during(format!("the contract of a reader, {reader}")),
-            None => error.during("the contract of a pipeline"),
+        let whose = if self.reader.is_some() { "a reader, " } else { "" };
+        error.during(format!("the contract of {whose}{}", self.described()))
+    }
+
+    /// Who it is, for people.
+    pub(super) fn described(&self) -> String {
+        match (&self.reader, &self.pipeline) {
+            (Some(reader), _) => reader.to_string(),
+            (None, Some(pipeline)) => format!("pipeline '{pipeline}'"),
+            (None, None) => "a pipeline".to_owned(),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::cut::{Cuts, Decision};
-use crate::identity::Identity;
 use crate::ids::{Epoch, RunNumber, ServerId, StepId, StepNumber, Timestamp};
 use crate::steps::attachment::{AttachmentId, AttachmentRecord};
 use crate::steps::report::StepReport;
@@ -30,8 +29,8 @@ pub enum Effect {
     Attachment(AttachmentId, Option<Box<AttachmentRecord>>),
     /// Tell every server where the next reader of this name goes on.
     Cursor(String, (RunNumber, StepNumber)),
-    /// The contract of a reader, or of a pipeline, meets none of the latest steps: what the log is to say.
-    Unmatched(Option<Identity>, String),
+    /// The contract of a reader, or of a pipeline, meets none of the latest steps: of which, and what the log is to say.
+    Unmatched(String, String),
     /// Tell an attachment that its contract cannot be met; it is gone.
     Failed(AttachmentId, Error),
     /// Nothing holds the step any more: these servers may free its blocks.

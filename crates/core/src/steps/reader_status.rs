@@ -11,6 +11,8 @@ use crate::steps::share::Share;
 pub struct ReaderStatus {
     /// Who reads, one of them if they are several; `None` of a pipeline.
     pub who: Option<Identity>,
+    /// The name of the pipeline, if it is one.
+    pub pipeline: Option<String>,
     /// How many read: 1, unless it is a cohort, or several share its steps.
     pub ranks: u64,
     /// The server that it is connected to.
@@ -45,6 +47,7 @@ impl ReaderStatus {
                 .and_then(Share::one_of_them)
                 .or(attachment.reader.as_ref())
                 .cloned(),
+            pipeline: attachment.pipeline.clone(),
             ranks: attachment.readers(),
             server: attachment.server,
             needs: attachment.demanded().clone(),

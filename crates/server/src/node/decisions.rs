@@ -4,7 +4,6 @@ use super::{Components, Node};
 use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
-use forebay_core::identity::Identity;
 use forebay_core::ids::RunNumber;
 use forebay_core::steps::{AttachmentId, Effect, StepReport};
 use forebay_core::{ErrorKind, Result};
@@ -37,7 +36,8 @@ impl Node {
                 }
                 Effect::Attachment(id, record) => self.tell_of_attachment(state, stream, id, record),
                 Effect::Cursor(reader, cursor) => self.tell_of_cursor(state, stream, reader, cursor),
-                Effect::Unmatched(reader, text) => log_unmatched(stream, reader, &text),
+                // Its contract meets none of the latest steps.
+                Effect::Unmatched(who, text) => tracing::warn!("stream '{stream}', {who}: {text}"),
                 Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
                     Some(Delivery::Consumer { outboxes }) => {
                         let event = Event::Detached { attachment, error };
@@ -156,10 +156,4 @@ impl Node {
             self.tell(state, *server, streams::Message::StreamForgotten { stream: stream.to_owned() });
         }
     }
-}
-
-/// Says that the contract of a reader, or of a pipeline, meets none of the latest steps.
-fn log_unmatched(stream: &str, reader: Option<Identity>, text: &str) {
-    let who = reader.map_or("a pipeline".to_owned(), |reader| reader.to_string());
-    tracing::warn!("stream '{stream}', {who}: {text}");
 }

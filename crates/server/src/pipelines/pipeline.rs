@@ -153,6 +153,7 @@ impl Pipeline {
         };
         let mut attachment = Attachment::new(needs, cx.me(), window);
         attachment.delivery = takes;
+        attachment.pipeline = Some(self.spec.name.clone());
         // Steps go on to workers, which come and go.
         attachment.remembers_run = false;
         attachment.follow = true;

@@ -363,7 +363,7 @@ impl StreamCoordinator {
                     && let Some(text) =
                         attachment.unmatched.text(attachment.needs.latest(), run.offer.fields.values())
                 {
-                    effects.push(Effect::Unmatched(attachment.reader.clone(), text));
+                    effects.push(Effect::Unmatched(attachment.described(), text));
                 }
                 takes == Delivery::All || wanted
             } else {
