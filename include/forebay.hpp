@@ -27,6 +27,7 @@
 #define FOREBAY_HPP
 
 #include <algorithm>
+#include <chrono>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -1223,6 +1224,46 @@ private:
     fb_step_info info_ = FB_STEP_INFO_INIT;
 };
 
+// What `Consumer::next_async` returns: as a std::future.  A step that has come, and that nobody took, is given back when this ends,
+// which waits until it has come.
+class StepFuture {
+public:
+    StepFuture() = default;
+    explicit StepFuture(std::future<std::optional<Step>> future) : future_(std::move(future)) {}
+    StepFuture(StepFuture &&) = default;
+    StepFuture &operator=(StepFuture &&other) noexcept {
+        if (this != &other) {
+            give_back();
+            future_ = std::move(other.future_);
+        }
+        return *this;
+    }
+    ~StepFuture() { give_back(); }
+
+    // The step; nothing when the simulation has ended.  Waits for it; throws what `next` throws.
+    std::optional<Step> get() { return future_.get(); }
+    bool valid() const noexcept { return future_.valid(); }
+    void wait() const { future_.wait(); }
+    template <class Rep, class Period> std::future_status wait_for(const std::chrono::duration<Rep, Period> &time) const {
+        return future_.wait_for(time);
+    }
+    template <class Clock, class Duration> std::future_status wait_until(const std::chrono::time_point<Clock, Duration> &time) const {
+        return future_.wait_until(time);
+    }
+
+private:
+    void give_back() noexcept {
+        if (!valid()) return;
+        try {
+            if (auto step = get()) step->give_back();
+        } catch (...) {
+            // There is no step.
+        }
+    }
+
+    std::future<std::optional<Step>> future_;
+};
+
 // A reader of a stream.
 class Consumer {
 public:
@@ -1258,8 +1299,8 @@ public:
     bool ended() const noexcept { return ended_; }
     // What `next` gives, waited for by a thread of its own: the reader must live until the future is ready, which it is at the
     // latest after `timeout`, or when the reader's own timeout says so.
-    std::future<std::optional<Step>> next_async(double timeout = -1) {
-        return std::async(std::launch::async, [this, timeout] { return next(timeout); });
+    StepFuture next_async(double timeout = -1) {
+        return StepFuture(std::async(std::launch::async, [this, timeout] { return next(timeout); }));
     }
     // Where another reader goes on: the run, and the step after the last one that came; nothing if that is not known yet.
     std::optional<Cursor> cursor() const {

@@ -223,6 +223,37 @@ def test_what_a_killed_reader_held_is_read_again(own_place: Path, coordinator_di
                 read(reader, 5, 6)
 
 
+@pytest.mark.parametrize("coordinator_dies", [False, True])
+def test_what_a_reader_gave_back_is_read_again(own_place: Path, coordinator_dies: bool) -> None:
+    """All from the first of them on: the reader has finished with no later step, though it held one, and static fields."""
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
+        stream = stream_coordinated_by(group, 2)
+        with keeping(group, stream, replicas=2) as sim:
+            sim.array("mesh", dtype="f8", shape=(60,), static=True)
+            with consumer(group, stream, name="viewer", window=4) as reader:
+                with sim.step(0) as step:
+                    step.put("U", reference(SHAPE, "f8", 0))
+                    step.put("mesh", np.arange(60.0))
+                put(sim, 1, 5)
+                read(reader, 0, 1)
+                for number in (1, 2):
+                    step_read = reader.next()
+                    assert step_read.number == number
+                    step_read.give_back()
+                held = reader.next()
+                assert held.number == 3
+                if coordinator_dies:
+                    wait_until(lambda: steps_lacking_copies(group) == 0)
+                    kill_servers(group, 2)
+                    put(sim, 5, 6)
+                    with contextlib.suppress(ArithmeticError), reader.next() as step_read:
+                        raise ArithmeticError
+                    assert step_read.number == 4
+            with consumer(group, stream, name="viewer", start="resume") as reader:
+                read(reader, 1, 6 if coordinator_dies else 5)
+            held.release()
+
+
 def readers_of(group: Any, stream: str) -> int:
     told = stream_status(group, stream)
     return 0 if told is None else told["attached"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import random
 import signal
 import threading
 from collections import Counter
@@ -20,6 +21,9 @@ from support.sessions import consumer, producer
 from support.waiting import wait_until
 
 import forebay
+
+# Travels with what is told of a step; and lies in memory that is shared.
+SMALL, LARGE = (8, 6), (60, 50)
 
 SHARER = """
     share, *more = sys.argv[2:]
@@ -45,23 +49,25 @@ def sharer(group: Any, share: str = "on-demand", stream: str = "s", **options: A
 
 
 @contextlib.contextmanager
-def simulation(group: Any, stream: str = "s", **options: Any) -> Iterator[forebay.Producer]:
+def simulation(
+    group: Any, stream: str = "s", shape: tuple[int, ...] = SMALL, **options: Any
+) -> Iterator[forebay.Producer]:
     options.setdefault("policy", "block")
     with producer(group, stream, **options) as sim:
-        sim.array("U", dtype="f8", shape=(8, 6))
+        sim.array("U", dtype="f8", shape=shape)
         yield sim
 
 
-def put(sim: forebay.Producer, *numbers: int) -> None:
+def put(sim: forebay.Producer, *numbers: int, shape: tuple[int, ...] = SMALL) -> None:
     for number in numbers:
         with sim.step(number) as step:
-            step.put("U", reference((8, 6), "f8", number))
+            step.put("U", reference(shape, "f8", number))
 
 
-def read(reader: forebay.Consumer) -> tuple[int, int]:
+def read(reader: forebay.Consumer, shape: tuple[int, ...] = SMALL) -> tuple[int, int]:
     """The next step, checked and released: its number, and for the how manieth time it was given."""
     with reader.next() as step:
-        np.testing.assert_array_equal(step["U"][...], reference((8, 6), "f8", step.number))
+        np.testing.assert_array_equal(step["U"][...], reference(shape, "f8", step.number))
         return step.number, step.attempt
 
 
@@ -198,6 +204,85 @@ def test_an_error_gives_the_step_back(group: forebay.LocalGroup, transport: str,
     wait_until(lambda: is_given_back(group))
 
 
+@pytest.mark.parametrize("share", ["on-demand", "round-robin"])
+def test_nobody_is_given_a_step_of_which_it_holds_arrays(one: forebay.LocalGroup, share: str) -> None:
+    with sharer(one, share) as reader, simulation(one, shape=LARGE) as sim:
+        put(sim, 0, shape=LARGE)
+        step = reader.next()
+        view = step["U"].blocks()[0].data
+        step.give_back()
+        with pytest.raises(
+            forebay.Timeout, match="step 0 was given back, and waits until no arrays of it live"
+        ):
+            reader.next(timeout=0.6)
+        put(sim, 1, shape=LARGE)
+        assert read(reader, LARGE) == (1, 0)
+        np.testing.assert_array_equal(view, reference(LARGE, "f8", 0))
+        del view, step
+        assert read(reader, LARGE) == (0, 1)
+        put(sim, 2, 3, shape=LARGE)
+        assert [read(reader, LARGE), read(reader, LARGE)] == [(2, 0), (3, 0)]
+    wait_until(lambda: is_given_back(one))
+
+
+def test_threads_give_steps_back(one: forebay.LocalGroup, transport: str) -> None:
+    """While arrays of them live: each is finished with once, and holds what was put."""
+    finished: Counter[int] = Counter()
+    wrong: list[Any] = []
+    counting = threading.Lock()
+
+    def work(reader: forebay.Consumer, seed: int) -> None:
+        chance = random.Random(seed)
+        for step in iter(reader.next, None):
+            view = step["U"].blocks()[0].data
+            is_right = np.array_equal(view, reference(LARGE, "f8", step.number))
+            if not is_right:
+                wrong.append((step.number, step.attempt, view.copy()))
+            if chance.random() < 0.3:
+                step.give_back()
+                del view
+                continue
+            del view
+            with counting:
+                finished[step.number] += 1
+            step.release()
+
+    def until_the_end(reader: forebay.Consumer, seed: int) -> None:
+        with contextlib.suppress(forebay.Ended):
+            work(reader, seed)
+
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(sharer(one, transport=transport, window=3)) for _ in range(2)]
+        sim = stack.enter_context(simulation(one, shape=LARGE, transport=transport))
+        threads = [
+            threading.Thread(target=until_the_end, args=(readers[seed % 2], seed)) for seed in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        put(sim, *range(100), shape=LARGE)
+        sim.close()
+        for thread in threads:
+            thread.join(40)
+    assert wrong == []
+    assert finished == Counter(range(100))
+
+
+def test_a_step_of_a_dropped_future_is_given_to_another(one: forebay.LocalGroup) -> None:
+    with sharer(one) as waiting, sharer(one) as reader, simulation(one) as sim:
+        taken, dropped = waiting.next_async(), waiting.next_async()
+        put(sim, 0, 1)
+        step = taken.result(20)
+        wait_until(dropped.done)
+        del dropped
+        assert read(reader) == (1, 1)
+        later = waiting.next_async()
+        wait_until(later.running)
+        del later
+        put(sim, 2)
+        assert read(reader) == (2, 1)
+        assert step.number == 0
+
+
 @pytest.mark.parametrize("how", ["raises", "exits", "closes"])
 def test_a_program_that_ends_in_a_step_has_not_finished_with_it(
     one: forebay.LocalGroup, child: Callable[..., Child], how: str
@@ -275,6 +360,55 @@ def test_the_end_waits_for_what_may_be_given_again(
         assert read(reader) == (0, 1)
         with pytest.raises(forebay.Ended):
             reader.next()
+
+
+@pytest.mark.parametrize("share", ["on-demand", "round-robin"])
+def test_the_end_is_told_to_one_that_holds_the_last_steps(one: forebay.LocalGroup, share: str) -> None:
+    """It waits for nobody but itself: as a reader that shares nothing. What it gives back all the same it is given once more."""
+    with sharer(one, share) as reader, simulation(one) as sim:
+        put(sim, 0, 1)
+        sim.close()
+        read(reader)
+        step = reader.next()
+        own = "this reader itself has not finished with step 1"
+        with pytest.raises(forebay.Ended, match=own):
+            reader.next()
+        with pytest.raises(forebay.Ended, match=own):
+            reader.next(timeout=1)
+        with pytest.raises(forebay.Ended, match=own):
+            reader.poll()
+        step.give_back()
+        assert read(reader) == (1, 1)
+        with pytest.raises(forebay.Ended, match=r"has ended after 2 steps(?!.*itself)"):
+            reader.next()
+
+
+def test_at_the_end_others_are_waited_for(one: forebay.LocalGroup) -> None:
+    """Longer than the time of the reader: but not where others may wait for what it holds itself."""
+    with sharer(one, timeout=0.7) as slow, sharer(one, timeout=0.7) as reader, simulation(one) as sim:
+        put(sim, 0)
+        step = slow.next()
+        sim.close()
+        found: list[tuple[int, int]] = []
+        waiting = threading.Thread(target=lambda: found.append(read(reader)))
+        waiting.start()
+        waiting.join(2)
+        assert waiting.is_alive()
+        step.give_back()
+        waiting.join(20)
+        assert found == [(0, 1)]
+        with pytest.raises(forebay.Ended):
+            reader.next()
+    options: Any = {"stream": "t", "timeout": 0.7}
+    with sharer(one, **options) as first, sharer(one, **options) as second, simulation(one, "t") as sim:
+        put(sim, 0, 1)
+        held = [first.next(), second.next()]
+        sim.close()
+        for reader, step in zip((first, second), held, strict=True):
+            with pytest.raises(
+                forebay.Timeout, match=f"this reader itself holds step {step.number}: release what"
+            ):
+                reader.next()
 
 
 def test_those_that_come_when_all_are_gone_go_on(one: forebay.LocalGroup, transport: str) -> None:
@@ -373,5 +507,50 @@ def test_static_fields_are_given_to_each(one: forebay.LocalGroup, transport: str
             with reader.next() as found:
                 np.testing.assert_array_equal(found["mesh"][...], mesh)
     del found
+    gc.collect()
+    wait_until(lambda: is_given_back(one))
+
+
+def test_static_fields_are_held_where_a_step_of_an_earlier_run_comes_again(one: forebay.LocalGroup) -> None:
+    """One has been told of a step of the next run, when it is given one that another one could not do with what it wanted."""
+    whole = (60, 50)
+
+    def begin(run: int) -> forebay.Producer:
+        sim = producer(one, policy="block")
+        sim.array("U", dtype="f8", shape=whole)
+        sim.array("mesh", dtype="f8", shape=whole, static=True)
+        with sim.step(0) as step:
+            step.put("mesh", reference(whole, "f8", 100 * run))
+            step.put("U", reference(whole, "f8", 0))
+        return sim
+
+    def go_on(sim: forebay.Producer, number: int) -> None:
+        with sim.step(number) as step:
+            step.put("U", reference(whole, "f8", number))
+
+    options: Any = {"follow": True, "window": 3}
+    with sharer(one, "round-robin", **options) as reader:
+        with sharer(one, "round-robin", **options) as failing:
+            with begin(1) as sim:
+                go_on(sim, 1)
+                with reader.next() as step:
+                    assert (step.run, step.number) == (1, 0)
+                failed = failing.next()
+                assert (failed.run, failed.number) == (1, 1)
+            sim = begin(2)
+            wait_until(lambda: readers_of(one)[0]["held"] == 2)
+            failed.give_back()
+        with reader.next() as step:
+            assert (step.run, step.number) == (2, 0)
+        with reader.next() as step:
+            assert (step.run, step.number, step.attempt) == (1, 1, 1)
+            view = step["mesh"].blocks()[0].data
+        with sim:
+            for number in range(1, 6):
+                go_on(sim, number)
+                with reader.next() as step:
+                    np.testing.assert_array_equal(step["mesh"][...], reference(whole, "f8", 200))
+        np.testing.assert_array_equal(view, reference(whole, "f8", 100))
+    del view, step, failed
     gc.collect()
     wait_until(lambda: is_given_back(one))

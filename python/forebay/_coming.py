@@ -21,17 +21,43 @@ _Asked = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
-class Waiter(Generic[T]):
-    """Runs calls that wait one after the other, on a thread that begins with the first of them and ends with this object."""
+class _Coming(Future[T]):
+    """What a call will return, which is given up if it comes and nobody takes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, give_up: Callable[[T], None]) -> None:
+        super().__init__()
+        self._give_up = give_up
+        self._not_taken: T | None = None
+
+    def set_result(self, result: T) -> None:
+        self._not_taken = result
+        super().set_result(result)
+
+    def result(self, timeout: float | None = None) -> T:
+        result = super().result(timeout)
+        self._not_taken = None
+        return result
+
+    def __del__(self) -> None:
+        if self._not_taken is not None:
+            self._give_up(self._not_taken)
+
+
+class Waiter(Generic[T]):
+    """Runs calls that wait one after the other, on a thread that begins with the first of them and ends with this object.
+
+    What a call returned and nobody has taken when its future is gone is given to `give_up`.
+    """
+
+    def __init__(self, give_up: Callable[[T], None]) -> None:
+        self._give_up = give_up
         self._asked: _Asked = queue.SimpleQueue()
         self._starting = threading.Lock()
         self._started = False
 
     def ask(self, call: Callable[[], T]) -> Future[T]:
         """What a call will return."""
-        future: Future[T] = Future()
+        future = _Coming(self._give_up)
         self._asked.put((future, call))
         with self._starting:
             if not self._started:

@@ -147,7 +147,7 @@ class Consumer:
             # What a program had not finished with when it ended others are given: so its steps are not released before.
             weakref.finalize(self, self._core.abandon)
         self._assign = assign if callable(assign) else None
-        self._waiter: _coming.Waiter[Step] = _coming.Waiter()
+        self._waiter: _coming.Waiter[Step] = _coming.Waiter(Step.give_back)
         self._awaited: Future[Step] | None = None
         self.stream = stream
         self.rank = given["rank"]
@@ -184,7 +184,8 @@ class Consumer:
         """What `next` gives, as a future: a thread of this reader's own waits for it.
 
         Futures of several calls are given their steps in the order of the calls. One whose wait has begun cannot be
-        cancelled: its step would be lost. In a coroutine, `async for step in reader` waits for step after step.
+        cancelled: its step would be lost. A step that came, and that nobody has taken (`result`) when its future is gone, is
+        given back (`Step.give_back`). In a coroutine, `async for step in reader` waits for step after step.
         """
         core, assign = self._core, self._assign
         return self._waiter.ask(lambda: Step(core.next_step(timeout), assign))

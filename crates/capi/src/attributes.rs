@@ -3,13 +3,13 @@
 
 use crate::abi::{FB_BOOL, FB_C128, FB_F64, FB_I64, FB_TEXT, FB_U64, Sized64, fb_attribute};
 use crate::arguments;
-use crate::boundary::{Handle, c_text, call};
-use crate::consumer::fb_step;
+use crate::attr_table::AttrTable;
+use crate::boundary::{Handle, call};
 use crate::producer::fb_producer;
+use crate::step::fb_step;
 use forebay_client::core::attr::ATTRS_BYTES_MAX;
-use forebay_client::{Attr, AttrValues, Attrs, Error, Result};
-use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use forebay_client::{Attr, AttrValues, Error, Result};
+use std::ffi::{c_char, c_int, c_void};
 
 /// Sets an attribute of the stream or of one of its fields.
 #[unsafe(no_mangle)]
@@ -90,43 +90,6 @@ unsafe fn read(given: &fb_attribute) -> Result<Attr> {
         }
     };
     Ok(Attr { list, values })
-}
-
-/// The attributes of a step, as C reads them, by field (empty: the stream) and key. What it points at are the
-/// step's attributes and its own texts.
-#[derive(Debug)]
-pub(crate) struct AttrTable(BTreeMap<String, Vec<AttrEntry>>);
-
-#[derive(Debug)]
-struct AttrEntry {
-    field: Option<Box<CStr>>,
-    key: Box<CStr>,
-    /// What `pointers` point at.
-    _texts: Vec<Box<CStr>>,
-    pointers: Vec<*const c_char>,
-}
-
-impl AttrTable {
-    fn new(attrs: &Attrs) -> AttrTable {
-        let fields = attrs.fields().map(Some).chain([None]);
-        let of = |field: Option<&str>| {
-            let shown = attrs.of(field).map(|(key, attr)| {
-                let texts: Vec<Box<CStr>> = match &attr.values {
-                    AttrValues::Text(texts) => texts.iter().map(|text| c_text(text)).collect(),
-                    _ => Vec::new(),
-                };
-                let pointers = texts.iter().map(|text| text.as_ptr()).collect();
-                AttrEntry { field: field.map(c_text), key: c_text(key), _texts: texts, pointers }
-            });
-            (field.unwrap_or("").to_owned(), shown.collect())
-        };
-        AttrTable(fields.map(of).collect())
-    }
-
-    /// Those of a field, in the order of their keys.
-    fn of(&self, field: Option<&str>) -> &[AttrEntry] {
-        self.0.get(field.unwrap_or("")).map_or(&[], |shown| &shown[..])
-    }
 }
 
 /// Tells an attribute of the step's stream or of one of its fields.

@@ -1,4 +1,4 @@
-//! Blocks, fields and selections: from C's description to ours.
+//! Blocks, fields and selections: from C's description to ours, and numbers of dimensions back.
 #![allow(unsafe_code, reason = "descriptions are full of C's pointers")]
 
 use crate::abi::{FB_MEMORY_HOST, fb_block, fb_field, fb_selection};
@@ -178,4 +178,11 @@ fn check_reach(shape: &[u64], strides: Option<&[i64]>, dtype: Dtype, null: bool,
             }
         })),
     }
+}
+
+/// As many numbers as there can be dimensions; those that are not given are zero.
+pub(crate) fn eight<T: Copy + Default>(numbers: &[T]) -> [T; MAX_NDIM] {
+    let mut all = [T::default(); MAX_NDIM];
+    all.iter_mut().zip(numbers).for_each(|(place, number)| *place = *number);
+    all
 }

@@ -3,30 +3,18 @@
 
 use crate::abi::{Sized64, fb_field_info};
 use crate::arguments;
-use crate::boundary::{Handle, c_text, call};
-use crate::consumer::{StepInner, eight, fb_step};
-use forebay_client::core::contract::Field;
+use crate::boundary::{Handle, call};
+use crate::boxes::eight;
+use crate::field_texts::FieldTexts;
+use crate::step::{StepInner, fb_step};
 use forebay_client::core::region::MAX_NDIM;
 use forebay_client::{Choice, Error, Result};
-use std::ffi::{CStr, c_char, c_int};
-
-/// The texts of a field, as C has them: what `fb_step_field` tells points at them.
-#[derive(Debug)]
-pub(crate) struct FieldTexts {
-    name: Box<CStr>,
-    dims: Vec<Box<CStr>>,
-    units: Box<CStr>,
-}
+use std::ffi::{c_char, c_int};
 
 impl StepInner {
     /// Those of all fields, in the step's order.
     fn texts(&self) -> &[FieldTexts] {
-        let of = |field: &Field| FieldTexts {
-            name: c_text(&field.name),
-            dims: field.dims.iter().map(|dim| c_text(dim)).collect(),
-            units: c_text(&field.units),
-        };
-        self.texts.get_or_init(|| self.step.fields().map(|told| of(&told.field)).collect())
+        self.texts.get_or_init(|| self.step.fields().map(|told| FieldTexts::new(&told.field)).collect())
     }
 
     fn field_info(&self, name: &str) -> Result<fb_field_info> {

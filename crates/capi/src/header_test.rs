@@ -12,12 +12,13 @@ use std::path::Path;
 use std::process::Command;
 
 const HEADER: &str = include_str!("../../../include/forebay.h");
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("admin.rs"),
     include_str!("attributes.rs"),
     include_str!("producer.rs"),
     include_str!("pipeline.rs"),
     include_str!("consumer.rs"),
+    include_str!("step.rs"),
     include_str!("fields.rs"),
     include_str!("rows.rs"),
     include_str!("stream.rs"),

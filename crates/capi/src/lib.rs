@@ -6,18 +6,21 @@
 //! - `arguments`: reading what a caller passes, suspiciously;
 //! - `options`, `compound`: how handles are opened;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `attributes`, `pipeline`, `consumer`, `fields`, `rows`, `stream`, `space`, `admin`, `general`: the functions;
+//! - `producer`, `attributes`, `pipeline`, `consumer`, `step`, `fields`, `rows`, `stream`, `space`, `admin`, `general`: the functions;
+//! - `attr_table`, `field_texts`: what a step tells, as C has text;
 //! - `command`: running the command `forebay`, for what only that can do.
 
 mod abi;
 mod admin;
 mod arguments;
+mod attr_table;
 mod attributes;
 mod boundary;
 mod boxes;
 mod command;
 mod compound;
 mod consumer;
+mod field_texts;
 mod fields;
 mod general;
 #[cfg(test)]
@@ -28,4 +31,5 @@ mod placement;
 mod producer;
 mod rows;
 mod space;
+mod step;
 mod stream;

@@ -5,9 +5,9 @@
 use crate::abi::fb_admin_options;
 use crate::arguments;
 use crate::boundary::{Handle, call};
-use crate::consumer::{StepInner, fb_step};
 use crate::general::give;
 use crate::options::admin_options;
+use crate::step::{StepInner, fb_step};
 use forebay_client::{Result, Step, StepInfo, Stream};
 use serde_json::Value;
 use std::ffi::{c_char, c_int};

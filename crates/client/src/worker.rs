@@ -4,7 +4,7 @@ use crate::connection::group::Group;
 use crate::connection::rpc::Rpc;
 use crate::group_options::GroupOptions;
 use crate::reading::block_access::ARENAS_KEPT;
-use crate::reading::held_steps::{HeldSteps, HoldOwner, StepSource};
+use crate::reading::held_steps::{HeldSteps, Hold, HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;
 use crate::reading::share::Share;
 use crate::reading::statics::{RunStatics, StaticFields};
@@ -103,7 +103,8 @@ impl Worker {
         let statics = order.report.statics.take();
         let statics = statics.map(|told| StaticFields::told_with(&order.report, told));
         let statics = statics.map(RunStatics::held_with_step);
-        let step = Step::new(Arc::new(held), order.report, attrs, statics);
+        let step =
+            Step::new(Arc::new(Hold::of_step(Arc::new(held), &order.report)), order.report, attrs, statics);
         Ok(Some(Order { execution: order.execution, step, comm, share }))
     }
 

@@ -35,6 +35,7 @@ mod matching;
 mod numbers;
 mod offer;
 mod options;
+mod queued;
 mod rank;
 mod reader_status;
 mod report;

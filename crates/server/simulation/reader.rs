@@ -69,6 +69,8 @@ struct Reader<'a> {
     has_asked: bool,
     /// The static field of its run.
     mesh: Option<(RunNumber, FieldReport)>,
+    /// A step that it has given back, and of which it holds arrays.
+    arrays: Option<(RunNumber, StepNumber)>,
     servers: BTreeMap<ServerId, Caller>,
     /// Where bytes are fetched to.
     scratch: Arc<Mapping>,
@@ -92,11 +94,25 @@ async fn read(client: &mut Client, plan: &ReaderPlan, book: &Book) -> Result<()>
         book.shares(&name, next.map_or(0, |(_, step)| step));
     }
     let (servers, scratch) = (BTreeMap::new(), store.mapping(arena)?);
-    let (told, has_asked, mesh) = (Vec::new(), false, None);
-    let mut reader =
-        Reader { client, plan, book, home, id, next, needs, told, number, has_asked, mesh, servers, scratch };
+    let mut reader = Reader {
+        client,
+        plan,
+        book,
+        home,
+        id,
+        next,
+        needs,
+        told: Vec::new(),
+        number,
+        has_asked: false,
+        mesh: None,
+        arrays: None,
+        servers,
+        scratch,
+    };
     let mut steps = 0;
     while plan.until != Some(steps) {
+        reader.drop_arrays().await;
         if plan.company.asks() && !reader.has_asked {
             reader.ask().await?;
         }
@@ -170,6 +186,7 @@ async fn attach(
         take: Take::All,
         reader: plan.company.identity(),
         held: back.held,
+        given_back: None,
         back: back.id,
         patience_ms: 20_000,
         cohort: plan.company.rank(back.told),
@@ -211,7 +228,8 @@ impl Reader<'_> {
     async fn come_back(&mut self) -> Result<()> {
         let start = self.next.map_or(Start::Next, |(run, step)| Start::Rejoin(run, step));
         let mesh = self.mesh.as_ref().map(|(run, _)| HeldStep { run: *run, step: STATIC_STEP, pinned: true });
-        let (id, held) = (Some(self.id), mesh.into_iter().collect());
+        let arrays = self.arrays.map(|(run, step)| HeldStep { run, step, pinned: true });
+        let (id, held) = (Some(self.id), mesh.into_iter().chain(arrays).collect());
         let back = Back { start, id, number: self.number, told: &self.told, held };
         let Attached { home, id, from, number } = attach(self.client, self.plan, &self.needs, back).await?;
         tracing::info!("a reader goes on at {} from {:?} on", home.server, self.next);
@@ -332,10 +350,21 @@ impl Reader<'_> {
         } else if let Some(name) = self.plan.company.name() {
             self.book.is_read_by_one(&name, step);
         }
+        let pinned = gives_back && self.client.chance(2) == 0;
+        self.arrays = pinned.then_some((run, step));
         // Where its server is gone, the next one is told with what it comes back.
-        let _ =
-            self.home.tell(&Request::Release { attachment: self.id, run, step, pinned: false, gives_back });
+        let _ = self.home.tell(&Request::Release { attachment: self.id, run, step, pinned, gives_back });
         Ok(())
+    }
+
+    /// After a while no arrays live of what it has given back: until then it is not told of that.
+    async fn drop_arrays(&mut self) {
+        let Some((run, step)) = self.arrays else { return };
+        self.client.pause(self.plan.looks * 2).await;
+        self.arrays = None;
+        let attachment = self.id;
+        let dropped = Request::Release { attachment, run, step, pinned: false, gives_back: false };
+        let _ = self.home.tell(&dropped);
     }
 
     /// The static field is there with the first step of a run, and later; now and then it is read.

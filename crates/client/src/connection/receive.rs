@@ -27,10 +27,22 @@ impl Rpc {
         &self,
         deadline: Instant,
         what: &str,
+        take: impl FnMut(M) -> T,
+    ) -> Result<T> {
+        self.next_event_unless(deadline, what, || None, take)
+    }
+
+    /// The same, unless there is nothing to wait for (`is_over`): that is asked whenever something has come, by each thread that waits.
+    pub(crate) fn next_event_unless<M: Message, T>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        is_over: impl Fn() -> Option<T>,
         mut take: impl FnMut(M) -> T,
     ) -> Result<T> {
-        let event = self.wait(deadline, what, |inbox| {
-            inbox.requests.take_event().map(|frame| frame.message().map(&mut take))
+        let event = self.wait(deadline, what, |inbox| match inbox.requests.take_event() {
+            Some(frame) => Some(frame.message().map(&mut take)),
+            None => is_over().map(Ok),
         })?;
         event.map_err(|error| self.about_it(lock(&self.receiver).break_with(error)))
     }

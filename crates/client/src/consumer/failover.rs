@@ -36,6 +36,7 @@ impl Consumer {
             // Another thread has attached again.
             return Ok(source);
         }
+        self.held.note_lost(before);
         // A server that lives and is a member has given up this reader for something that the reader did.
         let _ = self.group.refresh();
         let is_member = self.group.known().view.members.contains(&before.server);
@@ -58,19 +59,7 @@ impl Consumer {
             let attach = self.attach_again(held.clone(), before.attachment());
             let until = Instant::now() + left.min(ATTACH_AGAIN);
             match attach_to(&self.group, &attach, &self.held.pool, until) {
-                Ok(Attached { source, from, number, .. }) => {
-                    let mut state = lock(&self.state);
-                    state.number = number;
-                    state.asks.forget();
-                    if state.latest.is_none() {
-                        state.next = next_if_none_came(self.attach.start, from).or(state.next);
-                    }
-                    drop(state);
-                    // The next coordinator tells them anew.
-                    *lock(&self.attrs) = Arc::default();
-                    self.held.switch_to(source.clone(), &held);
-                    return Ok(source);
-                }
+                Ok(attached) => return Ok(self.go_on_at(attached, &held)),
                 // The group gives up a member that stands still, and has more time for that.
                 Err(error) if error.kind == ErrorKind::Timeout => {
                     // The first attempt has waited longest: what it has heard.
@@ -94,6 +83,22 @@ impl Consumer {
         }
     }
 
+    /// It has attached at another server, which was told that it holds these steps.
+    fn go_on_at(&self, attached: Attached, held: &[HeldStep]) -> StepSource {
+        let Attached { source, from, number, .. } = attached;
+        let mut state = lock(&self.state);
+        state.number = number;
+        state.asks.forget();
+        if state.latest.is_none() {
+            state.next = next_if_none_came(self.attach.start, from).or(state.next);
+        }
+        drop(state);
+        // The next coordinator tells them anew.
+        *lock(&self.attrs) = Arc::default();
+        self.held.switch_to(source.clone(), held);
+        source
+    }
+
     /// What this reader attaches with to go on after the last step that came.
     fn attach_again(&self, still_held: Vec<HeldStep>, id: Option<AttachmentId>) -> Attach {
         let state = lock(&self.state);
@@ -113,6 +118,7 @@ impl Consumer {
             start,
             needs: state.needs.clone(),
             held: still_held,
+            given_back: self.held.first_given_back().filter(|_| self.attach.sharer.is_none()),
             back: id,
             cohort,
             sharer,

@@ -7,7 +7,7 @@ use crate::consumer::attach::{Attached, attach_to, next_if_none_came};
 use crate::consumer::rank::{ToldSteps, rank_of};
 use crate::consumer::sharer::{Asks, sharer_of};
 use crate::declared::ConsumerOptions;
-use crate::reading::held_steps::HeldSteps;
+use crate::reading::held_steps::{HeldSteps, StepSource};
 use crate::reading::seat::Seat;
 use crate::reading::server_pool::ServerPool;
 use crate::reading::statics::LatestStatics;
@@ -18,10 +18,12 @@ use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::client::consumer::{Attach, Request};
 use forebay_wire::connection::Role;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most steps that a consumer may hold at once; servers let it hold no more either.
 const WINDOW_MAX: u32 = 1024;
+/// How long a reader that closes looks for another server, where the one is gone that coordinated its stream.
+const DETACH_ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// A reader of a stream.
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl Consumer {
             take: options.take,
             reader: group.identity(),
             held: Vec::new(),
+            given_back: None,
             back: None,
             patience_ms: 0,
             cohort: rank_of(options, &group)?,
@@ -132,7 +135,9 @@ impl Consumer {
         lock(&self.state).over.get_or_insert(error).clone()
     }
 
-    /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped.
+    /// Detaches: no more steps come. Steps and arrays that are still held stay valid until they are dropped. Waits for the server's
+    /// answer; of a reader with a name whose server is gone no longer than five seconds for the one that takes its place, which
+    /// keeps where this one has stopped.
     pub fn close(&self) -> Result<()> {
         let held_steps = &self.held;
         if held_steps.guard.is_child() {
@@ -148,10 +153,16 @@ impl Consumer {
             held_steps.pool.forget_unused_arenas(0, 0);
             let Some(detach) = held_steps.detach(&source, false) else { return Ok(()) };
             let nothing_held = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
-            let detached = source.rpc.call(&detach, "to detach").map(drop);
+            let detached = match source.rpc.call(&detach, "to detach") {
+                Err(gone) if gone.kind == ErrorKind::Unreachable && self.attach.reader.name.is_some() => {
+                    self.detach_from_next(&source, gone);
+                    Ok(())
+                }
+                detached => detached.map(drop),
+            };
             if nothing_held {
                 // Nobody has anything to say any more: servers need not keep connections until this is dropped.
-                source.rpc.hang_up();
+                held_steps.source().rpc.hang_up();
                 held_steps.pool.hang_up();
             }
             return match detached {
@@ -161,6 +172,16 @@ impl Consumer {
             };
         }
         Ok(())
+    }
+
+    /// The server is gone that coordinated the stream: another one is told that this reader has stopped, and where, if there is one.
+    fn detach_from_next(&self, source: &StepSource, gone: Error) {
+        let patience = self.group.options().patience().min(DETACH_ELSEWHERE);
+        let next = self.on_coordinator_lost(Instant::now() + patience, source, gone);
+        let detach = next.ok().and_then(|next| Some((self.held.detach(&next, false)?, next)));
+        if let Some((detach, next)) = detach {
+            let _ = next.rpc.call_within(&detach, None, patience, "to detach");
+        }
     }
 
     /// Detaches one that has failed, as if its process had ended: the other ranks of a parallel reader are told `Lost`, and the steps

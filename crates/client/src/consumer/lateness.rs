@@ -2,6 +2,7 @@
 
 use crate::connection::rpc::{lock, unexpected};
 use crate::consumer::handle::Consumer;
+use forebay_core::ids::StepNumber;
 use forebay_core::steps::Situation;
 use forebay_core::{Error, Result};
 use forebay_wire::client::consumer::{Reply, Request};
@@ -39,11 +40,30 @@ impl Consumer {
             Some(step) => text += &format!("; the last one that came was step {step}"),
         }
         match situation {
-            Some(situation) => text += &format!("; {situation}"),
+            Some(situation) => {
+                text += &format!("; {situation}");
+                let unreleased = self.held.unreleased();
+                if situation.may_be_given_more() && !unreleased.is_empty() {
+                    text += &format!(
+                        "; this reader itself holds {}: release what it has finished with, others may wait for it",
+                        listed(&unreleased)
+                    );
+                }
+            }
             None => {
                 text += "; a longer timeout waits for slower simulations, and `forebay ls` shows what the stream offers"
             }
         }
         Error::timeout(text)
     }
+}
+
+/// Steps by their numbers.
+pub(super) fn listed(steps: &[StepNumber]) -> String {
+    format!("step{} {}", if steps.len() == 1 { "" } else { "s" }, numbers(steps))
+}
+
+/// The same without the noun.
+pub(super) fn numbers(steps: &[StepNumber]) -> String {
+    steps.iter().map(StepNumber::to_string).collect::<Vec<_>>().join(", ")
 }

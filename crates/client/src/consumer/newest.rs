@@ -89,7 +89,7 @@ impl Consumer {
         loop {
             let until = if newest.is_some() { Instant::now() } else { until };
             match self.listen(source, until, deadline) {
-                Ok(Told::Step(step)) => *newest = Some(pass_over(source, newest.take(), step)),
+                Ok(Told::Step(step)) => *newest = Some(pass_over(newest.take(), step)),
                 Ok(Told::Nothing) => return Ok(false),
                 Ok(Told::Moved(_)) => return Ok(true),
                 // What has ended it is told when it asks for the next.
@@ -101,12 +101,11 @@ impl Consumer {
 }
 
 /// A newer step, which has missed the one before it, too.
-fn pass_over(source: &StepSource, before: Option<ToldStep>, mut newer: ToldStep) -> ToldStep {
+fn pass_over(before: Option<ToldStep>, mut newer: ToldStep) -> ToldStep {
     if let Some(ToldStep { report: before, .. }) = before {
         let report = &mut newer.report;
         report.missed += before.missed + 1;
         report.rewound |= before.rewound;
-        source.release((before.id.run, before.id.step), false, false);
     }
     newer
 }

@@ -2,6 +2,7 @@
 
 use crate::connection::rpc::lock;
 use crate::consumer::handle::Consumer;
+use crate::consumer::lateness::{listed, numbers};
 use crate::consumer::told::{Told, ToldStep};
 use crate::reading::step::Step;
 use crate::seconds::deadline_after;
@@ -18,7 +19,7 @@ impl Consumer {
     /// The next step that is wanted. With a `timeout` it waits no longer than that. Without one it waits for as long as ranks
     /// of the run live; for a run to begin, for a step of its own to be released if it holds as many as it may, and for a
     /// server's answer no longer than the deadline that the reader was opened with. `ErrorKind::Ended` when the simulation has
-    /// ended, `ErrorKind::Crashed` when its ranks have gone without closing the stream, `ErrorKind::NotFound` if it had ended
+    /// ended, where readers share steps once the others have finished with all, `ErrorKind::Crashed` when its ranks have gone without closing the stream, `ErrorKind::NotFound` if it had ended
     /// before this reader came, and nothing was left for it.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
         self.held.guard.check("consumer")?;
@@ -27,7 +28,7 @@ impl Consumer {
                 return Err(over);
             }
             let patience = timeout.unwrap_or(self.group.options().patience());
-            if let Some(told) = self.wait_until(deadline_after(patience))? {
+            if let Some(told) = self.wait_unless_alone(deadline_after(patience))? {
                 return Ok(self.step(told));
             }
             self.check_window()?;
@@ -37,6 +38,10 @@ impl Consumer {
                 Some(_) => self.situation_within(ANSWER),
                 None => match self.situation() {
                     Ok(situation) if situation.may_go_on() => continue,
+                    // Others that wait may wait for what this one holds.
+                    Ok(situation) if situation.may_be_given_more() && self.held.unreleased().is_empty() => {
+                        continue;
+                    }
                     Ok(situation) => Some(situation),
                     // The server that takes its place tells.
                     Err(error) if error.kind == ErrorKind::Unreachable => continue,
@@ -48,20 +53,47 @@ impl Consumer {
     }
 
     /// The next step if it is there; `None` if it is not. Does not wait, but for the server's answer where the newest step alone
-    /// is taken. Errors as [`Consumer::next_step`], also where this reader holds as many steps as it may.
+    /// is taken, or steps are shared. Errors as [`Consumer::next_step`], also where this reader holds as many steps as it may.
     pub fn poll(&self) -> Result<Option<Step>> {
         self.held.guard.check("consumer")?;
         if let Some(over) = lock(&self.state).over.clone() {
             return Err(over);
         }
-        match self.wait_until(Instant::now())? {
+        match self.wait_unless_alone(Instant::now())? {
             Some(told) => Ok(Some(self.step(told))),
             None => self.check_window().map(|()| None),
         }
     }
 
-    fn step(&self, ToldStep { report, attrs, statics }: ToldStep) -> Step {
-        Step::new(self.held.clone(), *report, attrs, statics).with_seat(self.seat.clone())
+    fn step(&self, ToldStep { report, hold, attrs, statics }: ToldStep) -> Step {
+        Step::new(hold, *report, attrs, statics).with_seat(self.seat.clone())
+    }
+
+    /// Waits for the next step; of readers that share steps, one that holds the last ones itself is told the end.
+    fn wait_unless_alone(&self, deadline: Instant) -> Result<Option<ToldStep>> {
+        loop {
+            let unreleased = self.held.unreleased();
+            let may_be_alone = self.attach.sharer.is_some() && !unreleased.is_empty();
+            let until = if may_be_alone { deadline.min(Instant::now() + ASKED_AFTER) } else { deadline };
+            match self.wait_until(until) {
+                Ok(None) => {}
+                // Another server is to be attached at, which has more time.
+                Err(error) if error.kind == ErrorKind::Timeout && until < deadline => continue,
+                told => return told,
+            }
+            let situation = may_be_alone.then(|| self.situation_within(ANSWER)).flatten();
+            if let Some(end) = situation.and_then(|situation| situation.end) {
+                let mut error = end.error(&self.stream);
+                error.text += &format!(
+                    "; this reader itself has not finished with {}: one that it gives back it is given once more",
+                    listed(&unreleased)
+                );
+                return Err(error);
+            }
+            if until == deadline {
+                return Ok(None);
+            }
+        }
     }
 
     fn wait_until(&self, deadline: Instant) -> Result<Option<ToldStep>> {
@@ -83,7 +115,7 @@ impl Consumer {
 
     /// An error if this reader holds as many steps as it may: then it waits for itself.
     fn check_window(&self) -> Result<()> {
-        let held: Vec<String> = self.held.unreleased().iter().map(u64::to_string).collect();
+        let held = self.held.unreleased();
         let window = self.attach.window;
         if held.len() < window as usize {
             return Ok(());
@@ -93,7 +125,7 @@ impl Consumer {
              variable or a notebook's output still names is held), or open the reader with a larger window",
             self.stream,
             held.len(),
-            held.join(", ")
+            numbers(&held)
         )))
     }
 }

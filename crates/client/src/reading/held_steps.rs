@@ -4,7 +4,7 @@ use crate::connection::rpc::{Rpc, lock};
 use crate::fork::ForkGuard;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, HeldStep, Sharer};
+use forebay_core::steps::{AttachmentId, HeldStep, Sharer, StepReport};
 use forebay_wire::client::consumer::Request;
 use forebay_wire::client::worker;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,43 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct HeldSteps {
     pub(crate) guard: ForkGuard,
     pub(crate) pool: Arc<ServerPool>,
-    /// Replaced when the server that coordinated the stream has died.
-    source: Mutex<StepSource>,
+    source: Mutex<CurrentSource>,
     /// The steps of which a handle or an array lives, and the runs whose static fields are held.
     held: Mutex<BTreeMap<(RunNumber, StepNumber), Counts>>,
-    /// Of those that this reader was told of last, and has given back.
-    given_back: Mutex<BTreeSet<(RunNumber, StepNumber)>>,
+    given_back: Mutex<GivenBack>,
+}
+
+/// The server that tells of steps: another one when the one that coordinated the stream has died.
+#[derive(Debug)]
+struct CurrentSource {
+    source: StepSource,
+    /// It is gone: of what it has told, and nobody has taken, the next one tells.
+    is_lost: bool,
+}
+
+/// The steps that a reader has given back.
+#[derive(Debug, Default)]
+struct GivenBack {
+    /// Those of which it was told last.
+    steps: BTreeSet<(RunNumber, StepNumber)>,
+    /// The first one after the last with which it has finished.
+    first: Option<(RunNumber, StepNumber)>,
+}
+
+impl GivenBack {
+    fn note(&mut self, step: (RunNumber, StepNumber)) {
+        self.first = self.first.into_iter().chain([step]).min();
+        self.steps.insert(step);
+        if self.steps.len() > GIVEN_BACK_MAX {
+            self.steps.pop_first();
+        }
+    }
+
+    fn note_finished(&mut self, step: (RunNumber, StepNumber)) {
+        if step.1 != STATIC_STEP {
+            self.first = self.first.filter(|first| *first >= step);
+        }
+    }
 }
 
 /// How many steps are known that were given back: as many as one that comes back says that it was told of.
@@ -90,14 +121,27 @@ impl HeldSteps {
         HeldSteps {
             guard: ForkGuard::new(),
             pool,
-            source: Mutex::new(source),
+            source: Mutex::new(CurrentSource { source, is_lost: false }),
             held: Mutex::default(),
             given_back: Mutex::default(),
         }
     }
 
     pub(crate) fn source(&self) -> StepSource {
-        lock(&self.source).clone()
+        lock(&self.source).source.clone()
+    }
+
+    /// The server that told this reader is gone: nothing more is taken that it has told.
+    pub(crate) fn note_lost(&self, gone: &StepSource) {
+        let mut current = lock(&self.source);
+        current.is_lost |= Arc::ptr_eq(&current.source.rpc, &gone.rpc);
+    }
+
+    /// Takes a step that a server has told: from now on it is held. `None` if that server is gone.
+    pub(crate) fn take_told(self: &Arc<Self>, by: &StepSource, report: &StepReport) -> Option<Arc<Hold>> {
+        let current = lock(&self.source);
+        let takes = !current.is_lost && Arc::ptr_eq(&current.source.rpc, &by.rpc);
+        takes.then(|| Arc::new(Hold::of_step(self.clone(), report)))
     }
 
     /// The message with which a consumer detaches, or says that it has failed.
@@ -122,21 +166,18 @@ impl HeldSteps {
 
     /// A step is held once more.
     fn hold(&self, step: (RunNumber, StepNumber), pinned: bool) {
-        lock(&self.given_back).remove(&step);
+        lock(&self.given_back).steps.remove(&step);
         *lock(&self.held).entry(step).or_default().of(pinned) += 1;
     }
 
     /// Whether the reader has given a step back that it was told of.
     pub(crate) fn is_given_back(&self, step: (RunNumber, StepNumber)) -> bool {
-        lock(&self.given_back).contains(&step)
+        lock(&self.given_back).steps.contains(&step)
     }
 
-    fn note_given_back(&self, step: (RunNumber, StepNumber)) {
-        let mut given_back = lock(&self.given_back);
-        given_back.insert(step);
-        if given_back.len() > GIVEN_BACK_MAX {
-            given_back.pop_first();
-        }
+    /// The first step that the reader has given back after the last one with which it has finished.
+    pub(crate) fn first_given_back(&self) -> Option<(RunNumber, StepNumber)> {
+        lock(&self.given_back).first
     }
 
     /// One that held a step does no more; only arrays live on (`to_arrays`), or nothing. The server is told if that is so of all.
@@ -155,19 +196,23 @@ impl HeldSteps {
                 _ => None,
             }
         };
-        if let Some(pinned) = tells {
-            self.source().release(step, pinned, self.is_given_back(step));
+        let Some(pinned) = tells else { return };
+        let gives_back = !was_pinned && self.is_given_back(step);
+        if !was_pinned && !gives_back {
+            lock(&self.given_back).note_finished(step);
         }
+        self.source().release(step, pinned, gives_back);
     }
 
     /// From now on another server is told with what the reader has finished. It was told that `told` are held; what the reader has
     /// released since then only the server before was told.
     pub(crate) fn switch_to(&self, source: StepSource, told: &[HeldStep]) {
-        *lock(&self.source) = source.clone();
+        *lock(&self.source) = CurrentSource { source: source.clone(), is_lost: false };
         for HeldStep { run, step, pinned } in told {
             let now = lock(&self.held).get(&(*run, *step)).copied().map(Counts::is_pinned);
             if now != Some(*pinned) {
-                source.release((*run, *step), now.is_some(), self.is_given_back((*run, *step)));
+                let gives_back = !pinned && self.is_given_back((*run, *step));
+                source.release((*run, *step), now.is_some(), gives_back);
             }
         }
     }
@@ -188,6 +233,18 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
+    /// Holds a step as it was told.
+    pub(crate) fn of_step(held: Arc<HeldSteps>, report: &StepReport) -> Hold {
+        let blocks = report.fields.iter().flat_map(|field| &field.blocks);
+        let bytes = blocks.map(|block| block.location.bytes).sum();
+        Hold::new(held, report.id.run, report.id.step, bytes)
+    }
+
+    /// What it belongs to.
+    pub(super) fn held(&self) -> &Arc<HeldSteps> {
+        &self.held
+    }
+
     /// Holds a step whose blocks have so many bytes, as far as they are known. With static fields nobody has to finish.
     pub(super) fn new(held: Arc<HeldSteps>, run: RunNumber, step: StepNumber, bytes: u64) -> Hold {
         let is_pinned = step == STATIC_STEP;
@@ -204,7 +261,7 @@ impl Hold {
 
     /// The reader could not do with the step what it wanted: once it is released, another one may be given it.
     pub(super) fn give_back(&self) {
-        self.held.note_given_back((self.run, self.step));
+        lock(&self.held.given_back).note((self.run, self.step));
     }
 
     /// The step is released, but views of it live.

@@ -51,7 +51,7 @@ struct Holds {
 
 impl Step {
     pub(crate) fn new(
-        held: Arc<HeldSteps>,
+        hold: Arc<Hold>,
         mut report: StepReport,
         attrs: Arc<Attrs>,
         statics: Option<RunStatics>,
@@ -60,11 +60,9 @@ impl Step {
             Some(own) => Arc::new(attrs.with_those_of_step(&own)),
             None => attrs,
         };
-        let blocks = report.fields.iter().flat_map(|field| &field.blocks);
-        let bytes = blocks.map(|block| block.location.bytes).sum();
-        let step = Arc::new(Hold::new(held.clone(), report.id.run, report.id.step, bytes));
-        let (statics, hold) = statics.map(|statics| (statics.fields, statics.hold)).unzip();
-        let holds = Holds { statics: hold.flatten().unwrap_or_else(|| step.clone()), step };
+        let held = hold.held().clone();
+        let (statics, of_statics) = statics.map(|statics| (statics.fields, statics.hold)).unzip();
+        let holds = Holds { statics: of_statics.flatten().unwrap_or_else(|| hold.clone()), step: hold };
         Step {
             held,
             report: Arc::new(report),
@@ -402,10 +400,13 @@ impl Step {
             return;
         }
         let Some(Holds { step, statics }) = lock(&self.holds).take() else { return };
-        drop(statics);
-        if Arc::strong_count(&step) > 1 {
+        let own = 1 + usize::from(Arc::ptr_eq(&step, &statics));
+        if Arc::strong_count(&step) > own {
             step.pin();
         }
+        // First the step: while a server knows that this reader has one of a run, it does not let go of that run's static fields.
+        drop(step);
+        drop(statics);
     }
 
     /// Releases the step, but has not finished with it: where readers share steps, another one is given it (or this one, if there is

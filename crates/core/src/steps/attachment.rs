@@ -6,6 +6,7 @@ use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use crate::steps::cohort::{Cohort, CohortRecord};
 use crate::steps::matched::Matched;
+use crate::steps::queued::Queued;
 use crate::steps::report::HeldStep;
 use crate::steps::run_told::RunTold;
 use crate::steps::share::{Share, ShareRecord};
@@ -90,15 +91,6 @@ pub struct AttachmentRecord {
     pub cohort: Option<CohortRecord>,
     /// Which readers it has, if several share its steps.
     pub share: Option<ShareRecord>,
-}
-
-/// A closed step that waits for an attachment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Queued {
-    pub(super) run: RunNumber,
-    pub(super) step: StepNumber,
-    /// Steps dropped between the one before it and this one.
-    pub(super) missed: u64,
 }
 
 /// Since when an attachment takes part in its stream, and whether it still does.
@@ -205,7 +197,7 @@ pub struct Attachment {
     /// Of a cohort: the first step with which a rank that died had not finished.
     pub(super) unread: Option<(RunNumber, StepNumber)>,
     /// The first of those after the last one with which it has finished that it has given back.
-    pub(super) given_back: Option<(RunNumber, StepNumber)>,
+    pub given_back: Option<(RunNumber, StepNumber)>,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// Those that it was told of with steps.
@@ -318,7 +310,7 @@ impl Attachment {
     /// for people; `None` if none has to.
     pub(super) fn behind(&self) -> Option<String> {
         if let Some(share) = &self.share {
-            return share.behind(!self.queue.is_empty());
+            return share.behind(&self.queue);
         }
         let cohort = self.cohort.as_ref().filter(|_| self.delivered.len() >= self.window as usize)?;
         let oldest = self.delivered.first()?;
@@ -514,6 +506,16 @@ impl Attachment {
         unread.or(after).or_else(|| self.from())
     }
 
+    /// It finishes with a step: with none before it the next reader of its name begins.
+    pub(super) fn note_finished(&mut self, step: (RunNumber, StepNumber)) {
+        // Of one that it has finished with before it tells that no array of it is left.
+        let had_not = self.delivered.contains(&step)
+            || self.held_before.iter().any(|held| (held.run, held.step) == step && !held.pinned);
+        if had_not {
+            self.given_back = self.given_back.filter(|given_back| *given_back >= step);
+        }
+    }
+
     /// It could not do with a step what it wanted: unless it finishes with a later one, the next reader of its name begins there.
     pub(super) fn note_given_back(&mut self, step: (RunNumber, StepNumber)) {
         if self.is_held(step) {
@@ -552,20 +554,26 @@ impl Attachment {
         dropped
     }
 
-    /// Who is to be told of the next step that waits for it, if it is ready: one of the readers that share its steps (`Some`), or
-    /// all that read.
-    pub(super) fn take_next_reader(&mut self) -> Option<Option<u32>> {
+    /// Who is to be told of a step that waits for it, if it is ready: one of the readers that share its steps (`Some`), or all that
+    /// read; and its place in the queue.
+    pub(super) fn take_next_reader(&mut self) -> Option<(Option<u32>, usize)> {
         if let Some(share) = &mut self.share {
-            return share.take_next().map(Some);
+            return share.take_next(&self.queue).map(|(number, place)| (Some(number), place));
         }
         let is_ready = self.delivered.len() < self.window as usize + usize::from(self.has_spare)
             && (self.take == Take::All || self.has_asked);
-        is_ready.then_some(None)
+        is_ready.then_some((None, 0))
     }
 
     /// Whether readers hold a step that they were told of.
     pub(super) fn is_held(&self, step: (RunNumber, StepNumber)) -> bool {
         self.delivered.contains(&step) || self.pinned.contains(&step)
+    }
+
+    /// Whether readers were told of a step by the coordinator before, and none of them has given it back.
+    pub(super) fn was_told_before(&mut self, step: (RunNumber, StepNumber)) -> bool {
+        let given_back = self.share.as_mut().is_some_and(|share| share.take_given_back(step));
+        step < self.first || self.is_held(step) && !given_back
     }
 
     /// Whether readers may come back that were told by the coordinator before.
@@ -692,7 +700,6 @@ impl Attachment {
 
     /// It has finished with a step, or only arrays of it live on. Returns whether it held it.
     pub(super) fn note_released(&mut self, run: RunNumber, step: StepNumber, pinned: bool) -> bool {
-        self.given_back = self.given_back.filter(|given_back| *given_back >= (run, step));
         let known = self.delivered.remove(&(run, step)) | self.pinned.remove(&(run, step));
         if known && pinned {
             self.pinned.insert((run, step));

@@ -158,8 +158,10 @@ impl Gathering {
             if other.attachment.needs.is_newer_than(&one.attachment.needs) { other } else { one }
         };
         let identity = first.who();
+        let given_back = come.values().filter_map(|coming| coming.attachment.given_back).min();
         let mut attachment = come.into_values().reduce(newest)?.attachment;
         (attachment.reader, attachment.held_before, attachment.cohort) = (Some(identity), held, Some(cohort));
+        attachment.given_back = given_back;
         Some((attachment, start))
     }
 }

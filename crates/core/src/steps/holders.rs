@@ -49,6 +49,11 @@ impl Holders {
         self.0.contains_key(&step)
     }
 
+    /// Whether a reader holds a step.
+    pub(super) fn is_held_by(&self, reader: u32, step: (RunNumber, StepNumber)) -> bool {
+        self.0.get(&step).is_some_and(|readers| readers.contains_key(&reader))
+    }
+
     /// A reader has finished with a step, or only arrays of it live on there. Returns the same of all of them, if the last one has
     /// finished with it.
     pub(super) fn release(

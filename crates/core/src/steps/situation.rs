@@ -2,6 +2,7 @@
 
 use crate::identity::Identity;
 use crate::ids::{RunNumber, StepNumber};
+use crate::steps::run_end::RunEnd;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,6 +68,10 @@ pub struct Situation {
     /// Which ranks of the reader's cohort, or readers that share steps with it, have not finished with steps for which the others
     /// wait.
     pub behind: Option<String>,
+    /// Whether the reader may yet be given steps that others have which share its steps.
+    pub waits_for_others: bool,
+    /// The end of the run, of which the reader is told once it has finished with what it holds itself: nothing else is left.
+    pub end: Option<Box<RunEnd>>,
 }
 
 impl Situation {
@@ -83,6 +88,11 @@ impl Situation {
     /// Whether steps may come without anything else being done: the simulation runs, and the reader takes part.
     pub fn may_go_on(&self) -> bool {
         self.has_ranks && self.takes_part && self.unmatched.is_none()
+    }
+
+    /// Whether steps may come though the simulation has ended: from others that share them, and may not finish with all.
+    pub fn may_be_given_more(&self) -> bool {
+        !self.has_ranks && self.waits_for_others
     }
 }
 

@@ -305,7 +305,8 @@ impl Session {
         let found = self.find(id);
         let state = self.client.node.state.lock();
         let coordinator = found.and_then(|attached| state.coordination.get(&attached.stream));
-        coordinator.map(|stream| stream.situation_of(id)).unwrap_or_default()
+        let reader = found.and_then(|attached| attached.rank);
+        coordinator.map(|stream| stream.situation_of(id, reader)).unwrap_or_default()
     }
 
     /// Has finished with a step.
@@ -396,9 +397,10 @@ fn place_of(node: &Node, state: &Components, attach: &Attach) -> AttachmentId {
 }
 
 fn attachment_of(node: &Node, attach: Attach) -> Attachment {
-    let Attach { needs, window, follow, take, reader, held, .. } = attach;
+    let Attach { needs, window, follow, take, reader, held, given_back, .. } = attach;
     let mut attachment = Attachment::new(needs, node.id, window).with_held_steps(held);
     (attachment.follow, attachment.take, attachment.reader) = (follow, take, Some(reader));
+    attachment.given_back = given_back;
     attachment
 }
 

@@ -601,6 +601,7 @@ fn absurd_contracts() {
         start: Default::default(),
         follow: false,
         held: Vec::new(),
+        given_back: None,
         back: None,
         patience_ms: 20_000,
         cohort: None,

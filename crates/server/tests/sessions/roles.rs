@@ -85,6 +85,7 @@ fn cases() -> Vec<Case> {
         start: Default::default(),
         follow: true,
         held: Vec::new(),
+        given_back: None,
         back: None,
         patience_ms: 20_000,
         cohort: None,

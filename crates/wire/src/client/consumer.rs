@@ -29,6 +29,8 @@ pub struct Attach {
     pub reader: Identity,
     /// What a reader that comes back still holds.
     pub held: Vec<HeldStep>,
+    /// The first step that it has given back after the last one with which it has finished, if it comes back.
+    pub given_back: Option<(RunNumber, StepNumber)>,
     /// What names it, if it comes back.
     pub back: Option<AttachmentId>,
     /// For how many milliseconds it waits for the answer.

@@ -147,6 +147,7 @@ pub fn requests() -> Requests {
         take: Default::default(),
         reader: Identity { name: Some("viewer".into()), host: "node1".into(), pid: 7 },
         held: vec![HeldStep { run: 1, step: 11, pinned: true }],
+        given_back: Some((1, 10)),
         back: Some(AttachmentId(7)),
         patience_ms: 7,
         cohort: Some(CohortRank { rank: 1, size: 3, host: "h".into(), goes_on: true, told: vec![told] }),

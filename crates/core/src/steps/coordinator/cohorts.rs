@@ -191,10 +191,11 @@ impl StreamCoordinator {
             return self.release_shared(id, number, (run, step), (pinned, true));
         }
         attachment.note_given_back((run, step));
-        match rank {
-            Some(rank) => self.release_by(id, rank, (run, step), pinned),
-            None => self.release(id, run, step, pinned),
-        }
+        let pinned = match rank {
+            Some(rank) => attachment.release_by(rank, (run, step), pinned),
+            None => Some(pinned),
+        };
+        pinned.map(|pinned| self.released(id, run, step, pinned)).unwrap_or_default()
     }
 
     /// A rank of a cohort that takes the newest step alone asks for one. `after` is the last that it was told of: the first that

@@ -66,7 +66,9 @@ mod tests {
     use super::super::tests::{Checked, S0, S1, delivered, field, needs, options, step, stream};
     use super::*;
     use crate::identity::Identity;
+    use crate::ids::STATIC_STEP;
     use crate::steps::options::{Policy, RunOptions};
+    use crate::steps::report::HeldStep;
 
     const VIEWER: AttachmentId = AttachmentId(20);
 
@@ -124,6 +126,27 @@ mod tests {
         stream.give_back(VIEWER, None, (1, 2), true);
         stream.release(VIEWER, 1, 3, false);
         assert_eq!(stop(&mut stream, &[]), (1, 4), "it has gone on");
+        // One more that is given back is no progress, and what it says of arrays and of static fields neither.
+        let mut stream = viewed();
+        stream.release(VIEWER, 1, 3, true);
+        (2..5)
+            .filter(|number| *number != 3)
+            .for_each(|n| drop(stream.give_back(VIEWER, None, (1, n), false)));
+        stream.release(VIEWER, 1, 3, false);
+        stream.release(VIEWER, 1, STATIC_STEP, false);
+        assert_eq!(stop(&mut stream, &[]), (1, 2));
+    }
+
+    #[test]
+    fn what_a_reader_had_given_back_it_tells_the_next_coordinator() {
+        for given_back in [None, Some((1, 2))] {
+            let mut stream = viewed();
+            stream.close(VIEWER, &[]);
+            let mut back = viewer().with_held_steps(vec![HeldStep { run: 1, step: 3, pinned: false }]);
+            back.given_back = given_back;
+            stream.attach(VIEWER, back, Start::Rejoin(1, 5)).unwrap();
+            assert_eq!(stop(&mut stream, &[]), given_back.unwrap_or((1, 3)));
+        }
     }
 
     fn stop_of_all() -> (RunNumber, StepNumber) {

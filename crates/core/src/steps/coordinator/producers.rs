@@ -372,8 +372,7 @@ impl StreamCoordinator {
                     && (takes == Delivery::All
                         || run.is_staged(attachment.needs.at(number, step_number), step_number))
             };
-            // One that shares steps holds it of the time before this coordinator.
-            let told = (number, step_number) < attachment.first || attachment.is_held((number, step_number));
+            let told = attachment.was_told_before((number, step_number));
             if !wanted || told || (torn && takes < Delivery::Torn) {
                 continue;
             }

@@ -2,15 +2,16 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, StepId, StepNumber};
-use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Queued, Start};
+use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Start};
 use crate::steps::effect::Effect;
+use crate::steps::queued::Queued;
 use crate::steps::report::HeldStep;
 use crate::steps::run::Run;
 use crate::steps::run_end::RunEnd;
 use crate::steps::situation::{ReadersThere, Situation};
 use crate::steps::step::Step;
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// How many of the latest steps of a run are looked at for those that one that goes on has missed.
 const GONE_MAX: usize = 1 << 16;
@@ -287,8 +288,8 @@ impl StreamCoordinator {
         (awaited > 0 && !run.has_begun()).then_some(awaited)
     }
 
-    /// What an attachment waits for.
-    pub fn situation_of(&self, id: AttachmentId) -> Situation {
+    /// What an attachment waits for; of readers that share its steps this one.
+    pub fn situation_of(&self, id: AttachmentId, reader: Option<u32>) -> Situation {
         let mut situation = Situation { run: self.last_run(), ..Situation::default() };
         let (Some(run), Some(attachment)) = (self.runs.get(&self.last_run), self.attachments.get(&id)) else {
             return situation;
@@ -301,6 +302,13 @@ impl StreamCoordinator {
             run.offer.fields.keys().any(|field| attachment.demanded().of(field).is_some());
         situation.unmatched = self.why_unmatched(id);
         situation.behind = attachment.behind();
+        if let (Some(share), Some(number)) = (&attachment.share, reader) {
+            let is_any_left = !attachment.queue.is_empty();
+            situation.waits_for_others = share.waits_for_others(number, is_any_left);
+            let ends = run.is_over() && !attachment.follow && !is_any_left && !self.waits_to_settle();
+            let waits_for_itself = ends && !situation.waits_for_others && share.reads(number);
+            situation.end = waits_for_itself.then(|| Box::new(self.end_of(attachment, run.number)));
+        }
         situation.name_fields(run.offer.fields.keys());
         situation
     }
@@ -430,6 +438,20 @@ impl StreamCoordinator {
         step: StepNumber,
         pinned: bool,
     ) -> Vec<Effect> {
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.note_finished((run, step));
+        }
+        self.released(id, run, step, pinned)
+    }
+
+    /// An attachment does not look at a step any more; `pinned` says that arrays of it live on.
+    pub(super) fn released(
+        &mut self,
+        id: AttachmentId,
+        run: RunNumber,
+        step: StepNumber,
+        pinned: bool,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(attachment) = self.attachments.get_mut(&id) else { return effects };
         let known = attachment.note_released(run, step, pinned);
@@ -471,8 +493,8 @@ impl StreamCoordinator {
             attachment.queue.pop_front();
         }
         attachment.queue.front()?;
-        let sharer = attachment.take_next_reader()?;
-        let Queued { run, step, missed } = attachment.queue.pop_front()?;
+        let (sharer, place) = attachment.take_next_reader()?;
+        let Queued { run, step, missed } = attachment.queue.remove(place)?;
         let of_run = self.runs.get_mut(&run)?;
         let id_of_step = StepId { stream: self.name.clone(), run, step };
         let mut report = of_run.steps.get(&step)?.report(id_of_step, attachment.needs.at(run, step));
@@ -510,12 +532,11 @@ impl StreamCoordinator {
 
     /// Tells the end to those that have nothing left to be told of: each of its own run, which need not be the latest.
     pub(super) fn end_if_over(&mut self, effects: &mut Vec<Effect>) {
-        let continued: BTreeMap<RunNumber, RunNumber> =
-            self.runs.values().filter_map(|run| Some((run.options.continues?.0, run.number))).collect();
         if self.waits_to_settle() {
             // Steps that all have ended are yet to close.
             return;
         }
+        let mut over = Vec::new();
         for (id, attachment) in &mut self.attachments {
             // What it still holds it may go on reading.
             let drained =
@@ -531,25 +552,33 @@ impl StreamCoordinator {
                 continue;
             }
             // One that is over and has no steps may have been forgotten.
-            let run = self.runs.get(&number);
-            if run.is_none_or(Run::is_over) {
+            if self.runs.get(&number).is_none_or(Run::is_over) {
                 attachment.phase = Phase::Ended(number, from);
                 effects.extend(attachment.told.take().map(|_| Effect::Attachment(*id, None)));
-                let kept = run.map_or(0, |run| run.kept.len() as u64);
-                let end = RunEnd {
-                    run: number,
-                    summary: run.and_then(|run| run.summary(self.now)),
-                    continued_by: continued.get(&number).copied(),
-                    missed: attachment.missed,
-                    late: attachment.is_late.then_some(kept),
-                    looked: false,
-                };
-                let end = Box::new(end);
-                if let Some(share) = &mut attachment.share {
-                    share.end = Some(end.clone());
-                }
-                effects.push(Effect::Ended(*id, end));
+                over.push((*id, number));
             }
+        }
+        for (id, number) in over {
+            let Some(attachment) = self.attachments.get(&id) else { continue };
+            let end = Box::new(self.end_of(attachment, number));
+            let share = self.attachments.get_mut(&id).and_then(|attachment| attachment.share.as_mut());
+            share.into_iter().for_each(|share| share.end = Some(end.clone()));
+            effects.push(Effect::Ended(id, end));
+        }
+    }
+
+    /// How an attachment is told that a run is over, which may have been forgotten.
+    fn end_of(&self, attachment: &Attachment, number: RunNumber) -> RunEnd {
+        let run = self.runs.get(&number);
+        let continues = |other: &&Run| other.options.continues.is_some_and(|(run, _)| run == number);
+        let kept = run.map_or(0, |run| run.kept.len() as u64);
+        RunEnd {
+            run: number,
+            summary: run.and_then(|run| run.summary(self.now)),
+            continued_by: self.runs.values().rfind(continues).map(|other| other.number),
+            missed: attachment.missed,
+            late: attachment.is_late.then_some(kept),
+            looked: false,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::StreamCoordinator;
 use crate::ids::{RunNumber, STATIC_STEP, StepId, StepNumber};
-use crate::steps::attachment::{Attachment, Queued, Take};
+use crate::steps::attachment::{Attachment, Take};
 use crate::steps::effect::Effect;
 use crate::steps::options::Policy;
+use crate::steps::queued::Queued;
 use crate::steps::report::RECORDS_TRAVEL_RANKS_MAX;
 use crate::steps::run::Run;
 use crate::steps::step::Step;

@@ -3,8 +3,9 @@
 use super::StreamCoordinator;
 use crate::contract::Needs;
 use crate::ids::{RunNumber, STATIC_STEP, StepNumber};
-use crate::steps::attachment::{Attachment, AttachmentId, Phase, Queued, Start, Take};
+use crate::steps::attachment::{Attachment, AttachmentId, Phase, Start, Take};
 use crate::steps::effect::Effect;
+use crate::steps::queued::Queued;
 use crate::steps::report::HeldStep;
 use crate::steps::share::{Share, Sharer, Sharing};
 use crate::{Error, Result};
@@ -182,6 +183,7 @@ impl StreamCoordinator {
         let id_of_step = (run, step);
         let waits = |queued: &Queued| is_taken && (queued.run, queued.step) == id_of_step;
         let waited = attachment.take_queued(waits).len() as u32;
+        let is_open = !known.is_closed();
         // Another one may hold it, too.
         let held = attachment.is_held(id_of_step);
         known.holds = known.holds + u32::from(!held) - waited;
@@ -193,6 +195,11 @@ impl StreamCoordinator {
         }
         if let Some(share) = &mut attachment.share {
             share.holders.note(number, id_of_step, pinned);
+            if is_taken {
+                share.take_given_back(id_of_step);
+            } else if is_open && step != STATIC_STEP {
+                share.note_given_back(id_of_step);
+            }
         }
     }
 
@@ -283,6 +290,10 @@ impl StreamCoordinator {
         let closing = attachment.is_closing();
         let Some(share) = &mut attachment.share else { return Vec::new() };
         let mut effects = Vec::new();
+        if step.1 == STATIC_STEP && !pinned && share.reads_run(number, step.0) {
+            // It was told of them once more since then, with a step of another run between.
+            return effects;
+        }
         if share.has_not_finished(number, step) && !closing && (gives_back || !share.is_here(number)) {
             self.give_again(id, number, step, pinned, true);
             self.on_share_changed(id, &mut effects);

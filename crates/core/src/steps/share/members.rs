@@ -3,6 +3,7 @@
 use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, StepNumber};
 use crate::steps::holders::Holders;
+use crate::steps::queued::Queued;
 use crate::steps::run_end::RunEnd;
 use crate::steps::run_told::RunTold;
 use crate::steps::share::sharer::Sharing;
@@ -55,6 +56,8 @@ pub(in crate::steps) struct Share {
     pub(in crate::steps) end: Option<Box<RunEnd>>,
     /// How many readers a step was given to that died before they had finished with it.
     attempts: BTreeMap<(RunNumber, StepNumber), u32>,
+    /// Steps that are open here, and had closed at the coordinator before: a reader holds arrays of each, and has given it back.
+    given_back: BTreeSet<(RunNumber, StepNumber)>,
     /// Those that the coordinator before knew, and that have not come back.
     away: BTreeSet<u32>,
     looks: u32,
@@ -74,6 +77,7 @@ impl Share {
             finished: 0,
             end: None,
             attempts: BTreeMap::new(),
+            given_back: BTreeSet::new(),
             away,
             looks: 0,
         }
@@ -143,32 +147,47 @@ impl Share {
         self.present.get(&number).is_some_and(|present| unread < present.window as usize)
     }
 
-    /// Whose turn it is, where they are given steps in turn.
-    fn in_turn(&self) -> Option<u32> {
+    /// Whose turn it is, where they are given steps in turn: this reader's, then that of those after it.
+    fn turns(&self) -> impl Iterator<Item = u32> + '_ {
         let after = self.last.and_then(|last| last.checked_add(1)).unwrap_or(0);
-        let mut later = self.present.range(after..).map(|(number, _)| *number);
-        later.next().or_else(|| self.present.keys().next().copied())
+        self.present.range(after..).chain(self.present.range(..after)).map(|(number, _)| *number)
     }
 
-    /// The reader that is to be given the next step, if one is ready. None is while others may come back that hold steps.
-    pub(in crate::steps) fn take_next(&mut self) -> Option<u32> {
+    /// Which of the steps that wait a reader may be given: the first of which it holds nothing. With one that it has given back it
+    /// waits until no arrays of it live there: else it would not be clear which of the two it has finished with.
+    fn may_be_given(&self, number: u32, waiting: &VecDeque<Queued>) -> Option<(u32, usize)> {
+        let is_free = |queued: &Queued| !self.holders.is_held_by(number, (queued.run, queued.step));
+        Some((number, waiting.iter().position(is_free)?))
+    }
+
+    /// The reader that is to be given a step now, and which of those that wait. None is while others may come back that hold steps.
+    pub(in crate::steps) fn take_next(&mut self, waiting: &VecDeque<Queued>) -> Option<(u32, usize)> {
         if !self.away.is_empty() {
             return None;
         }
         let next = match self.record.sharing {
             Sharing::None => None,
             Sharing::OnDemand => {
-                let place = self.asking.iter().position(|number| self.has_room(*number))?;
-                self.asking.remove(place)
+                let ready = |(place, number): (usize, &u32)| {
+                    let next = self.has_room(*number).then(|| self.may_be_given(*number, waiting))??;
+                    Some((place, next))
+                };
+                let (place, next) = self.asking.iter().enumerate().find_map(ready)?;
+                self.asking.remove(place);
+                Some(next)
             }
-            Sharing::RoundRobin => self.in_turn().filter(|number| self.has_room(*number)),
+            Sharing::RoundRobin => {
+                let mut ready = self.turns().take_while(|number| self.has_room(*number));
+                ready.find_map(|number| self.may_be_given(number, waiting))
+            }
         };
-        self.last = next.or(self.last);
+        self.last = next.map(|(number, _)| number).or(self.last);
         next
     }
 
     /// A step is given to a reader. Returns to how many it was given that died.
     pub(in crate::steps) fn give(&mut self, number: u32, step: (RunNumber, StepNumber)) -> u32 {
+        debug_assert!(!self.holders.is_held_by(number, step), "{step:?} is given once more to {number}");
         self.holders.note(number, step, false);
         self.attempts.get(&step).copied().unwrap_or(0)
     }
@@ -250,21 +269,61 @@ impl Share {
         *self.attempts.entry(step).or_default() += 1;
     }
 
-    /// For whom the others wait, for people: for readers that hold the last steps (`waits` is whether one is left to be given), or
-    /// for the one whose turn it is.
-    pub(in crate::steps) fn behind(&self, waits: bool) -> Option<String> {
+    /// A reader came back with arrays of a step that is open here, which it had given back: once the step closes, others are given it.
+    pub(in crate::steps) fn note_given_back(&mut self, step: (RunNumber, StepNumber)) {
+        if !self.is_read(step) {
+            self.given_back.insert(step);
+        }
+    }
+
+    /// The same step is read by another one. Or it closes: returns whether it was given back.
+    pub(in crate::steps) fn take_given_back(&mut self, step: (RunNumber, StepNumber)) -> bool {
+        self.given_back.remove(&step)
+    }
+
+    /// Whether a reader has not finished with some step of a run.
+    pub(in crate::steps) fn reads_run(&self, number: u32, run: RunNumber) -> bool {
+        self.holders.of(number).any(|((of, step), pinned)| of == run && step != STATIC_STEP && !pinned)
+    }
+
+    /// Whether steps may yet be given to this reader that others have not finished with, or that wait for some of them.
+    pub(in crate::steps) fn waits_for_others(&self, number: u32, is_any_left: bool) -> bool {
+        let others = self.unfinished().any(|(_, reader)| reader != number);
+        others || !self.away.is_empty() || is_any_left && self.present.len() > 1
+    }
+
+    /// Whether a reader has not finished with some step.
+    pub(in crate::steps) fn reads(&self, number: u32) -> bool {
+        self.unfinished().any(|(_, reader)| reader == number)
+    }
+
+    /// The steps with which some reader has not finished, each with one that has not.
+    fn unfinished(&self) -> impl Iterator<Item = ((RunNumber, StepNumber), u32)> + '_ {
+        let steps = self.holders.all().filter(|((_, step), pinned)| !pinned && *step != STATIC_STEP);
+        steps
+            .flat_map(|(step, _)| self.holders.readers_of(step).into_iter().map(move |reader| (step, reader)))
+    }
+
+    /// For whom the others wait, for people: for readers that hold the last steps (none is `waiting` to be given), or for the one
+    /// whose turn it is.
+    pub(in crate::steps) fn behind(&self, waiting: &VecDeque<Queued>) -> Option<String> {
         if !self.away.is_empty() {
             return Some("readers that share its steps are yet to come back".to_owned());
         }
-        if waits {
-            let next = self.in_turn().filter(|_| self.record.sharing == Sharing::RoundRobin)?;
-            return (!self.has_room(next)).then(|| {
-                format!("the next step is for {}, which holds as many as it may", self.describe(next))
-            });
+        let Some(first) = waiting.front() else {
+            let (step, reader) = self.unfinished().next()?;
+            return Some(format!("{} has not finished with step {}", self.describe(reader), step.1));
+        };
+        let is_free = |number: u32| self.may_be_given(number, waiting).is_some();
+        if !self.present.keys().any(|number| is_free(*number)) {
+            return Some(format!(
+                "step {} was given back, and waits until no arrays of it live where it was: drop what still shows its blocks",
+                first.step
+            ));
         }
-        let (step, _) = self.holders.all().find(|((_, step), pinned)| !pinned && *step != STATIC_STEP)?;
-        let reader = *self.holders.readers_of(step).first()?;
-        Some(format!("{} has not finished with step {}", self.describe(reader), step.1))
+        let next = self.turns().next().filter(|_| self.record.sharing == Sharing::RoundRobin)?;
+        (!self.has_room(next))
+            .then(|| format!("the next step is for {}, which holds as many as it may", self.describe(next)))
     }
 }
 
@@ -280,10 +339,20 @@ mod tests {
         share
     }
 
+    /// Steps that wait, all of run 1.
+    fn waiting(steps: impl IntoIterator<Item = StepNumber>) -> VecDeque<Queued> {
+        steps.into_iter().map(|step| Queued { run: 1, step, missed: 0 }).collect()
+    }
+
+    /// To whom this step goes, if it alone waits.
+    fn next(share: &mut Share, step: StepNumber) -> Option<u32> {
+        share.take_next(&waiting([step])).map(|(number, _)| number)
+    }
+
     /// To whom the next steps go, none of which is released.
     fn given(share: &mut Share, steps: u64) -> Vec<Option<u32>> {
         let mut give = |step| {
-            let next = share.take_next();
+            let next = next(share, step);
             next.iter().for_each(|number| assert_eq!(share.give(*number, (1, step)), 0));
             next
         };
@@ -295,23 +364,42 @@ mod tests {
         let mut three = share(Sharing::RoundRobin, 3);
         assert_eq!(given(&mut three, 4), [Some(0), Some(1), Some(2), Some(0)]);
         assert!(three.leave(1) && !three.leave(1));
-        assert_eq!(three.take_next(), Some(2));
-        assert_eq!(three.take_next(), None, "the first one holds two, and it is its turn");
+        assert_eq!(next(&mut three, 9), Some(2));
+        assert_eq!(next(&mut three, 9), None, "the first one holds two, and it is its turn");
         three.holders.release(0, (1, 0), false);
-        assert_eq!((three.take_next(), three.take_next()), (Some(0), Some(2)));
+        assert_eq!((next(&mut three, 9), next(&mut three, 9)), (Some(0), Some(2)));
     }
 
     #[test]
     fn steps_go_to_who_asks_first() {
         let mut three = share(Sharing::OnDemand, 3);
-        assert_eq!(three.take_next(), None);
+        assert_eq!(next(&mut three, 9), None);
         [2, 2, 2, 0, 7].into_iter().for_each(|number| three.ask(number));
         assert_eq!(given(&mut three, 5), [Some(2), Some(2), Some(0), None, None], "no more than it may hold");
         three.ask(2);
         three.ask(1);
-        assert_eq!(three.take_next(), Some(1), "the other one holds as many as it may");
+        assert_eq!(next(&mut three, 9), Some(1), "the other one holds as many as it may");
         three.holders.release(2, (1, 0), false);
-        assert_eq!(three.take_next(), Some(2));
+        assert_eq!(next(&mut three, 9), Some(2));
+    }
+
+    #[test]
+    fn nobody_is_given_a_step_of_which_it_holds_arrays() {
+        for sharing in [Sharing::RoundRobin, Sharing::OnDemand] {
+            let mut two = share(sharing, 2);
+            let asks = |share: &mut Share| (0..2).for_each(|number| share.ask(number));
+            asks(&mut two);
+            two.holders.note(0, (1, 4), true);
+            assert_eq!(two.take_next(&waiting([4, 5])), Some((0, 1)));
+            assert_eq!(two.take_next(&waiting([4])), Some((1, 0)));
+            two.holders.note(1, (1, 4), true);
+            asks(&mut two);
+            assert_eq!(two.take_next(&waiting([4])), None);
+            let text = two.behind(&waiting([4])).unwrap();
+            assert!(text.starts_with("step 4 was given back, and waits until no arrays"), "{text}");
+            two.holders.release(0, (1, 4), false);
+            assert_eq!(two.take_next(&waiting([4])), Some((0, 0)));
+        }
     }
 
     #[test]
@@ -319,9 +407,9 @@ mod tests {
         let mut two = Share::new("w", Sharing::RoundRobin, BTreeSet::from([3, 5]));
         assert_eq!(two.come(Some(5), Identity::default(), 1), 5);
         assert_eq!(two.come(None, Identity::default(), 1), 6, "a new one");
-        assert_eq!(two.take_next(), None);
+        assert_eq!(next(&mut two, 9), None);
         assert!((0..9).all(|_| two.give_up_away() == 0));
         assert_eq!((two.give_up_away(), two.give_up_away()), (1, 0));
-        assert_eq!((two.take_next(), two.record.sharers), (Some(5), BTreeSet::from([5, 6])));
+        assert_eq!((next(&mut two, 9), two.record.sharers), (Some(5), BTreeSet::from([5, 6])));
     }
 }

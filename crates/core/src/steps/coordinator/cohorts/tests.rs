@@ -107,7 +107,7 @@ fn a_step_is_held_until_the_last_rank_has_released_it() {
     assert_eq!(told(&step(&mut stream, 2)), [], "its window is full");
     assert_eq!(stream.release_by(ID, 0, (1, 0), false), []);
     assert_eq!(stream.release_by(ID, 2, (1, 0), true), []);
-    let behind = stream.situation_of(ID).behind.unwrap();
+    let behind = stream.situation_of(ID, Some(0)).behind.unwrap();
     assert!(
         behind.contains("rank 1 (process 11 on a) of the 3 readers 'render' has not finished with step 0")
     );

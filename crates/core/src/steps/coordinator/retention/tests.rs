@@ -13,6 +13,7 @@ use crate::steps::gathering::Coming;
 use crate::steps::ledger::{RankReport, RunReport};
 use crate::steps::options::RunOptions;
 use crate::steps::report::{HeldStep, StepReport};
+use crate::steps::share::{Sharer, Sharing};
 
 const ID: AttachmentId = AttachmentId(7);
 
@@ -183,6 +184,41 @@ fn a_cohort_holds_them_until_its_last_rank_lets_go() {
     (0..2).for_each(|rank| drop(stream.on_rank_gone(1, rank, CLOSED)));
     assert_eq!(freed(&stream.release_by(ID, 1, (1, 0), false)), [0]);
     assert_eq!(freed(&stream.release_by(ID, 1, (1, STATIC_STEP), false)), [STATIC_STEP]);
+}
+
+/// One of those that share steps is told of them once more with a step that another one has given back, while what it says of the
+/// run before is on its way.
+#[test]
+fn one_that_is_told_of_them_again_holds_them() {
+    let mut stream = Checked::new("s", vec![S0, S1]);
+    for pid in 0..2 {
+        let mut reader = Attachment::new(needs(1), S0, 3);
+        reader.follow = true;
+        reader.reader = Some(crate::identity::Identity { name: Some("w".into()), host: "a".into(), pid });
+        let shares = Sharer { sharing: Sharing::RoundRobin, number: None, told: Vec::new() };
+        stream.share(ID, false, shares, reader, Start::Next).unwrap();
+    }
+    let begin = |stream: &mut Checked, run| {
+        for rank in 0..2 {
+            stream.join(rank, ServerId(rank), options(2, Policy::Block)).unwrap();
+            stream.define(run, rank, field()).unwrap();
+        }
+    };
+    begin(&mut stream, 1);
+    assert_eq!(told(&first_step(&mut stream)), [(7, 0, 2)]);
+    stream.release_by(ID, 0, (1, 0), false);
+    assert_eq!(told(&step(&mut stream, 1)), [(7, 1, 2)]);
+    (0..2).for_each(|rank| drop(stream.on_rank_gone(1, rank, CLOSED)));
+    begin(&mut stream, 2);
+    for rank in 0..2 {
+        stream.on_step_ended(2, rank, ServerId(rank), ended(rank, 0));
+    }
+    let effects = stream.leave(ID, 1, &[], true);
+    assert_eq!(told(&effects), [(7, 1, 2)], "reader 0 has been told of a step of run 2 since");
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, STATIC_STEP), false)), [0u64; 0], "of the time before");
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 1), true)), [0u64; 0]);
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, STATIC_STEP), false)), [0u64; 0], "arrays of step 1 live");
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 1), false)), [1, STATIC_STEP]);
 }
 
 /// A reader that has read all looks at them, and its coordinator dies: they stay until it has come back, or will not.

@@ -113,13 +113,18 @@ fn the_end_comes_when_all_is_finished() {
     assert_eq!(steps(&mut stream, 0..2), [(0, 0, 0), (1, 1, 0)]);
     (0..2).for_each(|rank| assert_eq!(ends(&stream.on_rank_gone(1, rank, CLOSED)), []));
     assert_eq!(ends(&stream.release_by(ID, 0, (1, 0), false)), []);
-    let situation = stream.situation_of(ID).to_string();
+    let situation = stream.situation_of(ID, Some(0));
+    assert!(situation.may_be_given_more() && situation.end.is_none());
+    let situation = situation.to_string();
     assert!(
         situation.contains("process 5 on a (one of the readers 'w') has not finished with step 1"),
         "{situation}"
     );
     let effects = stream.leave(ID, 1, &[], true);
     assert_eq!((given(&effects), ends(&effects)), (vec![(0, 1, 1)], vec![]));
+    // It waits for nobody but itself.
+    let situation = stream.situation_of(ID, Some(0));
+    assert!(!situation.may_be_given_more() && situation.end.is_some_and(|end| end.run == 1));
     assert_eq!(ends(&stream.release_by(ID, 0, (1, 1), false)), [(20, 0, ErrorKind::Ended)]);
     // Who comes now is told what the others were told.
     let (id, _, effects) =
@@ -155,12 +160,16 @@ fn a_step_may_be_given_back() {
     stream.give_back(ID, Some(1), (1, 0), false);
     assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 0, 2)]);
     stream.give_back(ID, Some(0), (1, 0), true);
-    assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0u64; 0], "it waits to be given again");
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 1, 0)], "arrays of the one before live here");
+    let effects = stream.give_back(ID, Some(0), (1, 1), false);
+    assert_eq!(given(&effects), [], "it has not asked");
+    let effects = stream.release_by(ID, 0, (1, 0), false);
+    assert_eq!((given(&effects), freed(&effects)), (vec![], vec![]), "it waits to be given again");
     assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 0, 3)]);
     assert_eq!(freed(&stream.release_by(ID, 0, (1, 0), false)), [0]);
     assert_eq!(given(&stream.give_back(ID, Some(0), (1, 0), false)), [], "it holds that no more");
     // All go, while arrays of one live that waits.
-    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 1, 0)]);
+    assert_eq!(given(&stream.on_asked_by(ID, 0, None)), [(0, 1, 1)]);
     stream.give_back(ID, Some(0), (1, 1), true);
     stream.leave(ID, 1, &[], false);
     let effects = stream.leave(ID, 0, &[(1, 1)], true);
@@ -296,8 +305,9 @@ fn what_was_given_back_is_given_by_the_next_coordinator() {
     let mut stream = taken_over(false, None);
     come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: true }, &[1, 2]);
     let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: true }, &[3]);
-    assert_eq!(given(&effects), [(0, 4, 0)]);
-    assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [4]);
+    assert_eq!(given(&effects), [(1, 4, 0)]);
+    stream.release_by(ID, 0, (1, 4), false);
+    assert_eq!(freed(&stream.release_by(ID, 1, (1, 4), false)), [4]);
 }
 
 /// Those that are left close while others may come back; then they do not.
@@ -320,5 +330,25 @@ fn an_open_step_that_is_held_is_not_given_again() {
     assert_eq!(given(&effects), []);
     let closed = stream.on_step_ended(1, 1, S1, ended(1, 4));
     assert_eq!((given(&closed), freed(&closed)), (vec![], vec![]));
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [4]);
+}
+
+/// One holds arrays of a step that is not closed here yet, and has given it back: others are given it when it closes.
+#[test]
+fn an_open_step_that_was_given_back_is_given_again() {
+    let mut stream = taken_over(true, None);
+    come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: true }, &[2]);
+    come_back(&mut stream, 1, HeldStep { run: 1, step: 3, pinned: false }, &[1, 3]);
+    let closed = stream.on_step_ended(1, 1, S1, ended(1, 4));
+    assert_eq!((given(&closed), freed(&closed)), (vec![(1, 4, 0)], vec![]));
+    assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [0u64; 0]);
+    assert_eq!(freed(&stream.release_by(ID, 1, (1, 4), false)), [4]);
+    // The same, but another one reads it.
+    let mut stream = taken_over(true, None);
+    come_back(&mut stream, 0, HeldStep { run: 1, step: 4, pinned: true }, &[2]);
+    let effects = come_back(&mut stream, 1, HeldStep { run: 1, step: 4, pinned: false }, &[1, 4]);
+    assert_eq!(given(&effects), [(0, 3, 0)], "of which nobody has told");
+    assert_eq!(given(&stream.on_step_ended(1, 1, S1, ended(1, 4))), []);
+    stream.release_by(ID, 1, (1, 4), false);
     assert_eq!(freed(&stream.release_by(ID, 0, (1, 4), false)), [4]);
 }
