@@ -223,6 +223,53 @@ def test_what_a_killed_reader_held_is_read_again(own_place: Path, coordinator_di
                 read(reader, 5, 6)
 
 
+QUIET = """
+reader = consumer(sys.argv[1], sys.argv[2], name="viewer", start="oldest")
+for number in range(4):
+    step = reader.next()
+    assert step.number == number, step.number
+    if number < 3:
+        step.release()
+print("holds 3", flush=True)
+if sys.argv[3] == "raises":
+    raise ArithmeticError
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("coordinator", ["leaves", "dies"])
+def test_a_reader_that_dies_after_its_coordinator_is_gone(own_place: Path, coordinator: str) -> None:
+    """It has not noticed that: the others know where it was, or where it had begun."""
+    with forebay.local(servers=3, budget_bytes=BUDGET) as group:
+        stream = stream_coordinated_by(group, 2)
+        with keeping(group, stream, replicas=2) as sim:
+            put(sim, 0, 8)
+            sim.flush()
+            wait_until(lambda: steps_lacking_copies(group) == 0)
+            with contextlib.closing(Child(QUIET, group.path, stream, "waits")) as child:
+                child.expect("holds 3")
+                if coordinator == "leaves":
+                    forebay.Admin(group=group.path).remove_server(2)
+                else:
+                    kill_servers(group, 2)
+                child.kill()
+                child.process.wait(20)
+            with consumer(group, stream, name="viewer", start="resume") as reader:
+                first = 3 if coordinator == "leaves" else 0
+                read(reader, first, 8)
+
+
+def test_a_program_that_fails_without_closing_has_not_finished_with_its_step(two: forebay.LocalGroup) -> None:
+    with keeping(two) as sim:
+        put(sim, 0, 6)
+        sim.flush()
+        with contextlib.closing(Child(QUIET, two.path, "s", "raises")) as child:
+            child.expect("holds 3")
+            assert child.process.wait(20) != 0
+        with consumer(two, name="viewer", start="resume") as reader:
+            read(reader, 3, 6)
+
+
 @pytest.mark.parametrize("coordinator_dies", [False, True])
 def test_what_a_reader_gave_back_is_read_again(own_place: Path, coordinator_dies: bool) -> None:
     """All from the first of them on: the reader has finished with no later step, though it held one, and static fields."""

@@ -60,6 +60,11 @@ def test_what_is_held_is_seen(two: forebay.LocalGroup, transport: str) -> None:
         assert told is not None
         assert told["attached"] == 0
         assert forebay.streams(group=two.path) == ["s"]
+    with pytest.raises(
+        forebay.NotFound,
+        match="step 5 of run 1 of stream 's' was closed by nobody: the run is over; the last is 4",
+    ):
+        stream[5]
 
 
 def test_a_step_that_is_looked_at_stays(two: forebay.LocalGroup) -> None:

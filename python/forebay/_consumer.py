@@ -143,8 +143,9 @@ class Consumer:
             )
             # end of what is generated
             self._core = _forebay.Consumer(stream, given)
-        if share != "none":
-            # What a program had not finished with when it ended others are given: so its steps are not released before.
+        if given["name"] is not None and given["size"] == 1:
+            # What a program had not finished with when it ended others are given, or the next of its name reads: so its steps are
+            # not released before.
             weakref.finalize(self, self._core.abandon)
         self._assign = assign if callable(assign) else None
         self._waiter: _coming.Waiter[Step] = _coming.Waiter(Step.give_back)

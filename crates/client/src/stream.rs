@@ -157,7 +157,13 @@ impl Stream {
         };
         if wanted == status.run && status.last_closed.is_none_or(|last| number > last) {
             let last = status.last_closed.map_or("none is".to_owned(), |last| format!("the last is {last}"));
-            let text = format!("step {number} of run {wanted} of stream '{name}' is not closed yet: {last}");
+            let of_run = format!("step {number} of run {wanted} of stream '{name}'");
+            let text = match status.is_over() {
+                true => {
+                    format!("{of_run} was closed by nobody: the run is over; {last} that somebody needed")
+                }
+                false => format!("{of_run} is not closed yet: {last}"),
+            };
             return Err(Error::not_found(text));
         }
         Err(Error::new(

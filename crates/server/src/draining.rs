@@ -69,6 +69,7 @@ impl Node {
                     return Err(error);
                 }
             };
+            self.hand_over_cursors(&mut self.state.lock());
             self.at_membership(None, |membership, now| membership.wish(Change::Leave(self.id, epoch), now));
             match timeout_at(deadline, self.is_let_go_after(epoch)).await {
                 Ok(true) if self.state.lock().common.members.goes() => return Ok(()),

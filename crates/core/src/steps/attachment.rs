@@ -14,6 +14,9 @@ use crate::steps::unmatched::Unmatched;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
+/// After so many steps that it has finished with servers are told where the next reader of its name begins, should it die together
+/// with its coordinator.
+const FINISHED_TOLD: u32 = 16;
 /// How many of the latest steps that were dropped are remembered for those who may come back.
 const DROPPED_MAX: usize = 1 << 16;
 
@@ -198,6 +201,8 @@ pub struct Attachment {
     pub(super) unread: Option<(RunNumber, StepNumber)>,
     /// The first of those after the last one with which it has finished that it has given back.
     pub given_back: Option<(RunNumber, StepNumber)>,
+    /// With how many steps it has finished since servers were told how far it is.
+    pub(super) finished: u32,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
     /// Those that it was told of with steps.
@@ -247,6 +252,7 @@ impl Attachment {
             pinned: BTreeSet::new(),
             unread: None,
             given_back: None,
+            finished: 0,
             missed: 0,
             missed_before: 0,
             last: None,
@@ -514,6 +520,18 @@ impl Attachment {
         if had_not {
             self.given_back = self.given_back.filter(|given_back| *given_back >= step);
         }
+    }
+
+    /// Where the next reader of its name begins, should it die now; `None` of one that has no name.
+    pub(super) fn place(&self) -> Option<(String, (RunNumber, StepNumber))> {
+        let has_one = self.demands && !self.is_stand_in() && self.is_active();
+        has_one.then(|| Some((self.name()?.clone(), self.goes_on_at(&[])?))).flatten()
+    }
+
+    /// The same after it has let go of a step, if servers are to be told of it now and then.
+    pub(super) fn take_place_to_tell(&mut self) -> Option<(String, (RunNumber, StepNumber))> {
+        self.finished += 1;
+        self.finished.is_multiple_of(FINISHED_TOLD).then(|| self.place()).flatten()
     }
 
     /// It could not do with a step what it wanted: unless it finishes with a later one, the next reader of its name begins there.

@@ -2,7 +2,7 @@
 
 use super::{Components, Node};
 use forebay_core::ids::{Epoch, RunNumber, ServerId, StepNumber};
-use forebay_core::steps::{AttachmentId, AttachmentRecord};
+use forebay_core::steps::{AttachmentId, AttachmentRecord, StreamCoordinator};
 use forebay_wire::peer::streams;
 
 impl Node {
@@ -64,6 +64,16 @@ impl Node {
         for server in self.standing().view.members.iter().filter(|server| **server != self.id) {
             let (stream, name) = (stream.to_owned(), name.clone());
             self.tell(state, *server, streams::Message::CursorKept { stream, name, run, step });
+        }
+    }
+
+    /// This server leaves: tells the others how far readers are in the streams that it coordinates.
+    pub(crate) fn hand_over_cursors(&self, state: &mut Components) {
+        for stream in state.coordination.streams() {
+            let places = state.coordination.get(&stream).map(StreamCoordinator::places).unwrap_or_default();
+            for (name, cursor) in places {
+                self.tell_of_cursor(state, &stream, name, cursor);
+            }
         }
     }
 

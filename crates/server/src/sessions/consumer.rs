@@ -105,7 +105,7 @@ impl Session {
     /// Attaches to a stream that this server coordinates. Answers once it is agreed from which step on it takes part:
     /// steps that begin after that are for it. A rank of a cohort waits for the others before.
     async fn attach(&mut self, attach: Attach) -> Result<Reply> {
-        let (stream, name) = (attach.stream.clone(), attach.reader.name.clone());
+        let stream = attach.stream.clone();
         check_name("stream", &stream)?;
         attach.reader.check()?;
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
@@ -132,12 +132,6 @@ impl Session {
             let mut state = node.state.lock();
             let coordinator = node.coordinator(&mut state, &stream);
             let (from, hosts) = (coordinator.active_from(id), coordinator.hosts_of(id));
-            if let (Some(name), Some(from)) = (name, from)
-                && state.attachments.cursor(&stream, &name).is_none()
-            {
-                // Should this server and the reader die, the next one misses nothing.
-                node.tell_of_cursor(&mut state, &stream, name, from);
-            }
             return Ok(Reply::Attached { attachment: id, from, hosts, number });
         }
         self.attachments.retain(|known| known.id != id);

@@ -34,6 +34,11 @@ impl StreamCoordinator {
         known.map(|(name, cursor)| Effect::Cursor(name, cursor)).into_iter().collect()
     }
 
+    /// Where the next readers of their names would begin, if those that are here died now.
+    pub fn places(&self) -> Vec<(String, (RunNumber, StepNumber))> {
+        self.attachments.values().filter_map(Attachment::place).collect()
+    }
+
     /// Where a reader begins that goes on after the last one of its name.
     pub(super) fn resumed(&mut self, attachment: &Attachment) -> Result<Start> {
         let name = attachment.name().ok_or_else(|| {

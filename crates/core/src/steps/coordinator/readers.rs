@@ -191,7 +191,12 @@ impl StreamCoordinator {
     /// Tells the servers what they do not know yet of attachments.
     pub(super) fn tell_attachments(&mut self, effects: &mut Vec<Effect>) {
         for (id, attachment) in &mut self.attachments {
+            let had_begun = attachment.told.as_ref().is_some_and(|told| told.from.is_some());
             let record = attachment.take_record_to_tell();
+            if record.is_some() && !had_begun && attachment.from().is_some() {
+                // Should it die together with this coordinator, the next one of its name misses nothing.
+                effects.extend(attachment.place().map(|(name, cursor)| Effect::Cursor(name, cursor)));
+            }
             effects.extend(record.map(|record| Effect::Attachment(*id, record.map(Box::new))));
         }
     }
@@ -455,9 +460,11 @@ impl StreamCoordinator {
         let mut effects = Vec::new();
         let Some(attachment) = self.attachments.get_mut(&id) else { return effects };
         let known = attachment.note_released(run, step, pinned);
+        let place = known.then(|| attachment.take_place_to_tell()).flatten();
         if attachment.is_closing() && attachment.holds_nothing() {
             effects = self.detach(id);
         }
+        effects.extend(place.map(|(name, cursor)| Effect::Cursor(name, cursor)));
         self.deliver(id, &mut effects);
         if known && !pinned {
             self.let_go(run, step, &mut effects);
