@@ -18,9 +18,10 @@ const ANSWER: Duration = Duration::from_millis(500);
 impl Consumer {
     /// The next step that is wanted. With a `timeout` it waits no longer than that. Without one it waits for as long as ranks
     /// of the run live; for a run to begin, for a step of its own to be released if it holds as many as it may, and for a
-    /// server's answer no longer than the deadline that the reader was opened with. `ErrorKind::Ended` when the simulation has
-    /// ended, where readers share steps once the others have finished with all, `ErrorKind::Crashed` when its ranks have gone without closing the stream, `ErrorKind::NotFound` if it had ended
-    /// before this reader came, and nothing was left for it.
+    /// server's answer no longer than the deadline that the reader was opened with. `ErrorKind::Ended` when the simulation
+    /// has ended, where readers share steps once the others have finished with all, `ErrorKind::Crashed` when its ranks have
+    /// gone without closing the stream, `ErrorKind::NotFound` if it had ended before this reader came, and nothing was left
+    /// for it.
     pub fn next_step(&self, timeout: Option<Duration>) -> Result<Step> {
         self.held.guard.check("consumer")?;
         loop {

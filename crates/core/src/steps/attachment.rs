@@ -201,7 +201,7 @@ pub struct Attachment {
     pub(super) unread: Option<(RunNumber, StepNumber)>,
     /// The first of those after the last one with which it has finished that it has given back.
     pub given_back: Option<(RunNumber, StepNumber)>,
-    /// With how many steps it has finished since servers were told how far it is.
+    /// How often it has let go of a step: now and then servers are told how far it is.
     pub(super) finished: u32,
     /// Steps dropped since the last one that waits for it or that it was told of.
     pub(super) missed: u64,
