@@ -172,6 +172,22 @@ def test_one_that_dies_loses_nothing(
     wait_until(lambda: is_given_back(group))
 
 
+def test_what_one_had_released_before_it_died_is_not_given_again(
+    one: forebay.LocalGroup, child: Callable[..., Child]
+) -> None:
+    with simulation(one) as sim, sharer(one) as reader:
+        dying = child(SHARER, one.path, "on-demand")
+        assert dying.line() == "open"
+        put(sim, 0, 1)
+        for number in (0, 1):
+            dying.say("next" if number == 0 else "hold")
+            # When it asks for the second, it has released the first.
+            assert dying.line() == f"{number} 0 {reference((8, 6), 'f8', number)[0, 0]}"
+        dying.kill(signal.SIGKILL)
+        put(sim, 2)
+        assert sorted(read(reader) for _ in range(2)) == [(1, 1), (2, 0)]
+
+
 @pytest.mark.parametrize("share", ["on-demand", "round-robin"])
 def test_an_error_gives_the_step_back(group: forebay.LocalGroup, transport: str, share: str) -> None:
     """Another one is given it, though arrays of it live; these stay as they were."""
