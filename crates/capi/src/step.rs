@@ -12,12 +12,9 @@ use forebay_client::core::dtype::Dtype;
 use forebay_client::core::stats::{Stats, Value};
 use forebay_client::store::stats::write_value;
 use forebay_client::{BlockBytes, BlockList, Choice, RankBounds, Result, Step};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// By the field's name and the block's place among its blocks, or among this rank's.
-type OfBlocks<T> = Mutex<HashMap<(String, usize, Whose), T>>;
 
 /// Which blocks of a field are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,12 +26,8 @@ enum Whose {
 
 /// What a step's handle points at.
 pub(crate) struct StepInner {
-    /// What `fb_step_block` showed, by field and index; freed before the step is released.
-    views: OfBlocks<BlockBytes>,
-    /// The bounds of tiles that it showed.
-    tiles: OfBlocks<Box<[u64]>>,
-    /// The blocks of fields that were asked for.
-    lists: Mutex<Vec<(String, Whose, Arc<BlockList>)>>,
+    /// The blocks of fields that were asked for; freed before the step is released.
+    lists: Mutex<Vec<Arc<ListedBlocks>>>,
     /// What the fields are called, as C has text, once it was asked for.
     pub(crate) texts: OnceLock<Vec<FieldTexts>>,
     /// Which part of space each rank has, once that was asked for.
@@ -42,6 +35,22 @@ pub(crate) struct StepInner {
     /// The attributes as C has them, once they were asked for.
     pub(crate) attributes: OnceLock<AttrTable>,
     pub(crate) step: Step,
+}
+
+/// The blocks of a field, or those that are this rank's.
+struct ListedBlocks {
+    whose: Whose,
+    list: BlockList,
+    /// What was shown of each.
+    shown: Vec<ShownBlock>,
+}
+
+/// What was shown of a block: its address stays valid as long as this lives.
+#[derive(Default)]
+struct ShownBlock {
+    bytes: OnceLock<BlockBytes>,
+    /// The bounds of its tiles.
+    tiles: OnceLock<Vec<u64>>,
 }
 
 /// One step, as a consumer holds it.
@@ -116,8 +125,8 @@ pub(crate) unsafe extern "C" fn fb_step_block_count(
     call("fb_step_block_count", || {
         // SAFETY: the header's terms.
         unsafe {
-            let list = Handle::get(step, "step")?.list(arguments::text(field, "field")?, Whose::All)?;
-            arguments::place(count, "count")?.write(list.count() as u64);
+            let listed = Handle::get(step, "step")?.listed(arguments::text(field, "field")?, Whose::All)?;
+            arguments::place(count, "count")?.write(listed.list.count() as u64);
         }
         Ok(())
     })
@@ -133,8 +142,8 @@ pub(crate) unsafe extern "C" fn fb_step_mine_count(
     call("fb_step_mine_count", || {
         // SAFETY: the header's terms.
         unsafe {
-            let list = Handle::get(step, "step")?.list(arguments::text(field, "field")?, Whose::Mine)?;
-            arguments::place(count, "count")?.write(list.count() as u64);
+            let listed = Handle::get(step, "step")?.listed(arguments::text(field, "field")?, Whose::Mine)?;
+            arguments::place(count, "count")?.write(listed.list.count() as u64);
         }
         Ok(())
     })
@@ -207,8 +216,7 @@ impl StepInner {
     /// Of a step that is not looked at yet.
     pub(crate) fn new(step: Step) -> StepInner {
         let (texts, attributes, bounds) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (views, tiles, lists) = (Mutex::default(), Mutex::default(), Mutex::default());
-        StepInner { views, tiles, lists, texts, bounds, attributes, step }
+        StepInner { lists: Mutex::default(), texts, bounds, attributes, step }
     }
 
     /// Which part of space each rank has: read once.
@@ -220,25 +228,27 @@ impl StepInner {
     }
 
     /// A field's blocks: found once.
-    fn list(&self, name: &str, whose: Whose) -> Result<Arc<BlockList>> {
+    fn listed(&self, name: &str, whose: Whose) -> Result<Arc<ListedBlocks>> {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., list)) = lists.iter().find(|(field, of, _)| field == name && *of == whose) {
-            return Ok(list.clone());
+        if let Some(known) = lists.iter().find(|known| known.list.field() == name && known.whose == whose) {
+            return Ok(known.clone());
         }
-        let list = Arc::new(match whose {
+        let list = match whose {
             Whose::All => self.step.block_list(name)?,
             Whose::Mine => self.step.mine_list(name)?,
-        });
-        lists.push((name.to_owned(), whose, list.clone()));
-        Ok(list)
+        };
+        let shown = (0..list.count()).map(|_| ShownBlock::default()).collect();
+        let listed = Arc::new(ListedBlocks { whose, list, shown });
+        lists.push(listed.clone());
+        Ok(listed)
     }
 
     fn view(&self, name: &str, index: u64, whose: Whose) -> Result<fb_view> {
         let field = self.step.field(name)?;
-        let list = self.list(name, whose)?;
+        let ListedBlocks { list, shown, .. } = &*self.listed(name, whose)?;
         // Past the last block on any machine.
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let record = list.record(index)?;
+        let (record, shown) = (list.record(index)?, &shown[index]);
         let extent = &record.extent;
         let mut view = fb_view {
             number: record.key.number,
@@ -264,18 +274,26 @@ impl StepInner {
                 (all.count, all.nan, all.min_bits, all.max_bits);
             view.tiles = (stats.tiles.len() / (2 * field.dtype.size())) as u64;
             if view.tiles > 0 {
-                view.tile_bounds = self.tile_bounds((name, index, whose), &stats.tiles).cast();
+                view.tile_bounds = shown.tile_bounds(&stats.tiles).cast();
             }
         }
         if view.bytes > 0 {
-            view.data = self.bytes((name, index, whose), &list)?.cast();
+            let bytes = match shown.bytes.get() {
+                Some(bytes) => bytes,
+                None => {
+                    let bytes = self.step.show(list, index)?;
+                    shown.bytes.get_or_init(|| bytes)
+                }
+            };
+            view.data = bytes.as_raw()?.0.cast();
         }
         Ok(view)
     }
+}
 
-    /// The address of the bounds of a block's tiles, aligned as any element: it stays valid until the step is released.
-    fn tile_bounds(&self, (name, index, whose): (&str, usize, Whose), tiles: &[u8]) -> *const u64 {
-        let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+impl ShownBlock {
+    /// The address of the bounds of its tiles, aligned as any element.
+    fn tile_bounds(&self, tiles: &[u8]) -> *const u64 {
         let words = || {
             let word = |bytes: &[u8]| {
                 let mut word = [0; 8];
@@ -284,20 +302,7 @@ impl StepInner {
             };
             tiles.chunks(8).map(word).collect()
         };
-        known.entry((name.to_owned(), index, whose)).or_insert_with(words).as_ptr()
-    }
-
-    /// The address of a block's bytes, which stays valid until the step is released.
-    fn bytes(&self, (name, index, whose): (&str, usize, Whose), list: &BlockList) -> Result<*const u8> {
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (name.to_owned(), index, whose);
-        if let Some(bytes) = views.get(&place) {
-            return Ok(bytes.as_raw()?.0);
-        }
-        let bytes = self.step.show(list, index)?.bytes;
-        let (address, _) = bytes.as_raw()?;
-        views.insert(place, bytes);
-        Ok(address)
+        self.tiles.get_or_init(words).as_ptr()
     }
 }
 

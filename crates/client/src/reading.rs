@@ -7,13 +7,15 @@
 //! - [`successors`], [`block_access`]: getting at a block's bytes, also when the server is gone that held it;
 //! - [`block_lookup`], [`remote`], [`assemble`]: finding the blocks of a field, fetching parts of many, and filling a region from them;
 //! - [`seen`]: what of these blocks a reader's contract shows it;
-//! - [`held_steps`], [`statics`], [`block_view`], [`step`]: a step as its reader holds it, and the static fields of its run;
+//! - [`held_steps`], [`statics`], [`block_view`], [`block_bytes`], [`step`]: a step as its reader holds it, the static fields of its
+//!   run, and the bytes of their blocks;
 //! - [`rows`]: blocks without a place in a global array, one after another;
 //! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader;
 //! - [`block_list`]: blocks found once, and shown one by one.
 
 pub(crate) mod assemble;
 pub(crate) mod block_access;
+mod block_bytes;
 pub(crate) mod block_list;
 pub(crate) mod block_lookup;
 pub(crate) mod block_view;

@@ -72,9 +72,12 @@ impl Consumer {
 
     /// Waits for the next step; of readers that share steps, one that holds the last ones itself is told the end.
     fn wait_unless_alone(&self, deadline: Instant) -> Result<Option<ToldStep>> {
+        if self.attach.sharer.is_none() {
+            return self.wait_until(deadline);
+        }
         loop {
             let unreleased = self.held.unreleased();
-            let may_be_alone = self.attach.sharer.is_some() && !unreleased.is_empty();
+            let may_be_alone = !unreleased.is_empty();
             let until = if may_be_alone { deadline.min(Instant::now() + ASKED_AFTER) } else { deadline };
             match self.wait_until(until) {
                 Ok(None) => {}

@@ -4,9 +4,9 @@ use crate::check_dtype::check_dtype;
 use crate::connection::rpc::lock;
 use crate::holes::Holes;
 use crate::reading::assemble;
+use crate::reading::block_bytes::BytesSource;
 use crate::reading::block_lookup::{LookupCache, Records, find_records};
-use crate::reading::block_view::{BlockBytes, BlockView, MappedBytes};
-use crate::reading::buffers::Buffer;
+use crate::reading::block_view::{BlockBytes, BlockView};
 use crate::reading::held_steps::{HeldSteps, Hold};
 use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
@@ -16,7 +16,6 @@ use forebay_core::attr::Attrs;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::ids::{Epoch, StepId, StepNumber};
-use forebay_core::parts::place_in_block;
 use forebay_core::region::Region;
 use forebay_core::selection::Selection;
 use forebay_core::stats::Stats;
@@ -24,7 +23,6 @@ use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
 use forebay_store::strided::Target;
-use forebay_wire::client::reading::Part;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -257,61 +255,19 @@ impl Step {
     }
 
     pub(super) fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
-        let SeenBlock { record, cut } = block;
-        let field = field.clone();
-        let (stored, element) = (record.extent.stored_shape(), field.dtype.size());
-        let seen = block.as_record(element as u64);
-        // Where what is seen lies in the block's array, if that is not all of it.
-        let place = cut.as_ref().map(|cut| place_in_block(&record.extent, cut));
-        let owned = |bytes: Buffer| BlockView {
-            field: field.clone(),
-            record: seen.clone(),
-            bytes: BlockBytes::Owned(Arc::new(bytes)),
-        };
-        let part_of = |buffer: &mut [u8], fill: &dyn Fn(&mut Target<'_>, &Selection) -> Result<()>| {
-            let Some(place) = &place else { return Ok(()) };
-            fill(&mut Target::from_slice(buffer, &place.shape, element)?, place)
-        };
-        if let Some(inline) = &record.inline {
-            if place.is_none() {
-                return Ok(owned(Buffer::own(inline.to_vec())));
-            }
-            let mut copy = Buffer::own(vec![0; seen.location.bytes as usize]);
-            part_of(copy.as_mut(), &|target, place| {
-                target.fill_from_slice(inline, &stored, &place.offset, &place.step)
-            })?;
-            return Ok(owned(copy));
-        }
-        let (offset, bytes) = (record.location.offset, record.location.bytes);
-        let pool = &self.held.pool;
-        if let Some(arena) = pool.arena(&record.location, self.told_of(&field).2)? {
-            let apart = place.as_ref().is_some_and(|place| !place.is_contiguous_in(&stored));
-            if apart || pool.pins.must_copy(hold.bytes.load(Ordering::Relaxed)) {
-                let mut copy = pool.buffers.take(seen.location.bytes as usize);
-                let (mapping, start) = arena.show_all(offset, bytes)?;
-                match &place {
-                    None => mapping.read(start, copy.as_mut())?,
-                    Some(_) => part_of(copy.as_mut(), &|target, place| {
-                        target.fill_from_mapping(&mapping, start, &stored, &place.offset, &place.step)
-                    })?,
-                }
-                return Ok(owned(copy));
-            }
-            let before = place.as_ref().map_or(0, |place| place.first_in(&stored)) * element as u64;
-            let (mapping, offset) = arena.show(offset + before, seen.location.bytes)?;
-            let bytes = seen.location.bytes;
-            let mapped = MappedBytes { mapping, offset, bytes, _arena: arena, _hold: hold.clone() };
-            return Ok(BlockView { field, record: seen, bytes: BlockBytes::Mapped(Arc::new(mapped)) });
-        }
-        let all = || Selection {
-            offset: stored.iter().map(|_| 0).collect(),
-            shape: stored.clone(),
-            step: stored.iter().map(|_| 1).collect(),
-        };
-        let Selection { offset, shape, step } = place.clone().unwrap_or_else(all);
-        let mut fetched = pool.buffers.take(seen.location.bytes as usize);
-        pool.fetch(&record.location, &stored, element, Part { offset, shape, step }, fetched.as_mut())?;
-        Ok(owned(fetched))
+        let bytes = self.bytes_of(field, block, hold)?;
+        Ok(BlockView { field: field.clone(), record: block.as_record(field.dtype.size() as u64), bytes })
+    }
+
+    /// The bytes of what is seen of a block.
+    pub(super) fn bytes_of(
+        &self,
+        field: &Field,
+        block: &SeenBlock<'_>,
+        hold: &Arc<Hold>,
+    ) -> Result<BlockBytes> {
+        let element = field.dtype.size() as u64;
+        BytesSource { pool: &self.held.pool, term: self.told_of(field).2, hold, element }.bytes(block)
     }
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.
