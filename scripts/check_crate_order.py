@@ -19,6 +19,7 @@ PREFIX = "forebay-"
 # Lowest first; crates on one line stand beside each other.
 LAYERS = (
     ("core",),
+    ("query",),
     ("wire",),
     ("store",),
     ("transport",),
@@ -33,10 +34,9 @@ LAYER = {crate: number for number, crates in enumerate(LAYERS) for crate in crat
 # Of our own crates, these use only the ones named.
 ONLY = {"capi": {"client"}, "python": {"client"}}
 
-# `core` is sans-IO: sockets, clocks and threads are its callers' business.
-FORBIDDEN = {
-    "core": {"async-std", "libc", "mio", "nix", "polling", "rustix", "smol", "socket2", "tokio"},
-}
+# These are sans-IO: sockets, clocks and threads are their callers' business.
+INPUT_AND_OUTPUT = {"async-std", "libc", "mio", "nix", "polling", "rustix", "smol", "socket2", "tokio"}
+FORBIDDEN = {"core": INPUT_AND_OUTPUT, "query": INPUT_AND_OUTPUT}
 
 
 def violations(metadata: Mapping[str, Any]) -> list[str]:

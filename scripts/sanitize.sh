@@ -16,7 +16,7 @@ TRIPLE="$(rustc -vV | sed -n 's/^host: //p')"
 TARGET="${CARGO_TARGET_DIR:-target}"
 
 # Crates whose tests run without Python. The bindings are exercised by the programs above.
-CRATES=(-p forebay-core -p forebay-wire -p forebay-store -p forebay-transport -p forebay-comm -p forebay-client
+CRATES=(-p forebay-core -p forebay-query -p forebay-wire -p forebay-store -p forebay-transport -p forebay-comm -p forebay-client
     -p forebay-cluster -p forebay-server)
 
 needs_nightly() {

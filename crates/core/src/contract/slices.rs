@@ -16,8 +16,8 @@ pub enum Index {
 }
 
 impl Index {
-    /// Where it is among `n` elements; `None` if that is outside.
-    fn among(self, n: u64) -> Option<u64> {
+    /// Where it is among `n` elements; `None` if that is outside. `n` itself is the end.
+    pub fn among(self, n: u64) -> Option<u64> {
         match self {
             Index::FromStart(index) => Some(index).filter(|index| *index <= n),
             Index::FromEnd(index) => n.checked_sub(index),

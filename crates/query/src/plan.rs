@@ -1,0 +1,66 @@
+//! What has to be computed for a text, of fields that are known.
+//!
+//! - [`domain`]: which elements of which fields meet, element by element;
+//! - [`program`]: what is computed of each element;
+//! - [`aggregate`]: what of all elements;
+//! - [`scalar_op`]: what of that, and of what was before;
+//! - this file: all of it together.
+
+mod aggregate;
+mod domain;
+mod program;
+mod scalar_op;
+
+pub use aggregate::{Aggregate, Measure, Property, Reduction, Weights};
+pub use domain::{Domain, PlannedField, Range};
+pub use program::{Instruction, Lane, Op, Part, Program, Register, ScalarId, Shift, Zone};
+pub use scalar_op::{ScalarOp, Temporal, TimeFunction, folded};
+
+use crate::syntax::Duration;
+
+/// What an event tells of, besides the step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reported {
+    /// The binding's name, or the aggregate as a text.
+    pub label: String,
+    /// Its value.
+    pub value: ScalarId,
+    /// The aggregate that gives it, if one does by itself.
+    pub aggregate: Option<usize>,
+}
+
+/// What has to be computed for a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Which elements.
+    pub domains: Vec<Domain>,
+    /// Of which fields.
+    pub fields: Vec<PlannedField>,
+    /// What is computed of all elements.
+    pub aggregates: Vec<Aggregate>,
+    /// What is computed of that: each behind those that it is made of.
+    pub scalars: Vec<ScalarOp>,
+    /// What is watched, or evaluated.
+    pub value: ScalarId,
+    /// For how long it must hold.
+    pub hold: Option<Duration>,
+    /// What ends an episode, and for how long that must hold.
+    pub until: Option<(ScalarId, Option<Duration>)>,
+    /// What an event tells of.
+    pub reported: Vec<Reported>,
+}
+
+impl Plan {
+    /// Whether it needs what was before.
+    pub fn looks_back(&self) -> bool {
+        self.hold.is_some() || self.until.is_some() || self.temporals().next().is_some()
+    }
+
+    /// The functions of time, and their places among the scalars.
+    pub fn temporals(&self) -> impl Iterator<Item = (ScalarId, &Temporal)> {
+        self.scalars.iter().enumerate().filter_map(|(id, op)| match op {
+            ScalarOp::Temporal(temporal) => Some((id, temporal)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What is computed of all elements together.
+
+use crate::plan::program::Program;
+
+/// What is gathered of all elements, and merged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measure {
+    /// The smallest, and where the first of them lies.
+    Min,
+    /// The largest, and where the first of them lies.
+    Max,
+    /// The exact sum, and how many.
+    Sum(Weights),
+    /// How many, the mean, and the squared distances from it.
+    Moments,
+    /// For how many the condition holds.
+    Count,
+    /// Whether it holds for any.
+    Any,
+    /// Whether it holds for all.
+    All,
+    /// How many there are.
+    Size,
+    /// The value below which so many percent lie, exactly.
+    Percentile(f64),
+    /// How many lie near each value: within 1 % of it.
+    Sketch,
+    /// How many lie in each of so many bins of the same width.
+    Histogram(u32),
+    /// Whether blocks fill the region.
+    Covered,
+}
+
+/// How much an element adds to a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weights {
+    /// All the same.
+    None,
+    /// Half as much at the ends of each dimension: the trapezoidal rule.
+    Trapezoid,
+}
+
+/// What is made of what was gathered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)] // the names say it
+pub enum Reduction {
+    Min,
+    Max,
+    Sum,
+    Mean,
+    Var,
+    Std,
+    Norm,
+    Count,
+    Any,
+    All,
+    Size,
+    Percentile,
+    /// The value below which so many percent lie, within 1 % of it.
+    Approximate(f64),
+    Entropy,
+    Covered,
+}
+
+/// What of an aggregate is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Property {
+    /// Its value.
+    Value(Reduction),
+    /// How many elements are no numbers.
+    Nan,
+    /// Where its extreme lies.
+    Place,
+    /// The index of that in a dimension.
+    Index(u8),
+    /// The coordinate of that in a dimension.
+    Coordinate(u8),
+    /// The rank that put it.
+    Rank,
+    /// The number of its block among those of the rank.
+    Block,
+}
+
+/// What is gathered of all elements of a domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggregate {
+    /// Which elements, by their place among the domains.
+    pub domain: usize,
+    /// What is gathered.
+    pub measure: Measure,
+    /// What is computed of each element before.
+    pub program: Program,
+}

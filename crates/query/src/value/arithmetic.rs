@@ -1,0 +1,288 @@
+//! What operators and functions do with numbers: as NumPy does, but that integers never wrap round.
+
+use crate::syntax::Comparison;
+
+/// A function of one number. What it gives of an integer is a double, but for those that say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names say it
+pub enum Unary {
+    /// Of integers an integer.
+    Minus,
+    /// Of integers an integer.
+    Abs,
+    Sqrt,
+    Exp,
+    Log,
+    Log2,
+    Log10,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    /// Of integers an integer.
+    Floor,
+    /// Of integers an integer.
+    Ceil,
+    /// To the nearest integer, and of two of those to the even one. Of integers an integer.
+    Round,
+    /// -1, 0 or 1; NaN of NaN. Of integers an integer.
+    Sign,
+}
+
+/// An operator or a function of two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names say it
+pub enum Binary {
+    Plus,
+    Minus,
+    Times,
+    /// Never of integers.
+    Divide,
+    FloorDivide,
+    /// With the sign of the divisor.
+    Remainder,
+    Power,
+    /// NaN if one is.
+    Minimum,
+    /// NaN if one is.
+    Maximum,
+    /// Never of integers.
+    Atan2,
+    /// Never of integers.
+    Hypot,
+    /// Of integers alone.
+    BitwiseAnd,
+}
+
+/// A test of one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // the names say it
+pub enum Test {
+    IsNan,
+    IsInf,
+    IsFinite,
+}
+
+/// A float of a width.
+pub trait Float: Copy + PartialOrd {
+    /// What a function gives.
+    fn unary(self, op: Unary) -> Self;
+    /// What an operator gives.
+    fn binary(self, op: Binary, other: Self) -> Self;
+    /// Whether it is one of those.
+    fn test(self, test: Test) -> bool;
+}
+
+macro_rules! float {
+    ($float:ident) => {
+        impl Float for $float {
+            #[inline(always)]
+            fn unary(self, op: Unary) -> Self {
+                match op {
+                    Unary::Minus => -self,
+                    Unary::Abs => self.abs(),
+                    Unary::Sqrt => self.sqrt(),
+                    Unary::Exp => self.exp(),
+                    Unary::Log => self.ln(),
+                    Unary::Log2 => self.log2(),
+                    Unary::Log10 => self.log10(),
+                    Unary::Sin => self.sin(),
+                    Unary::Cos => self.cos(),
+                    Unary::Tan => self.tan(),
+                    Unary::Asin => self.asin(),
+                    Unary::Acos => self.acos(),
+                    Unary::Atan => self.atan(),
+                    Unary::Sinh => self.sinh(),
+                    Unary::Cosh => self.cosh(),
+                    Unary::Tanh => self.tanh(),
+                    Unary::Floor => self.floor(),
+                    Unary::Ceil => self.ceil(),
+                    Unary::Round => self.round_ties_even(),
+                    Unary::Sign => {
+                        if self > 0.0 {
+                            1.0
+                        } else if self < 0.0 {
+                            -1.0
+                        } else {
+                            // Zeros and NaN.
+                            self + 0.0
+                        }
+                    }
+                }
+            }
+
+            #[inline(always)]
+            fn binary(self, op: Binary, other: Self) -> Self {
+                match op {
+                    Binary::Plus => self + other,
+                    Binary::Minus => self - other,
+                    Binary::Times => self * other,
+                    Binary::Divide => self / other,
+                    Binary::FloorDivide => {
+                        if other == 0.0 {
+                            return self / other;
+                        }
+                        let quotient = (self - remainder(self, other)) / other;
+                        let floor = quotient.floor();
+                        // What lacks is what the division has rounded.
+                        if quotient - floor > 0.5 { floor + 1.0 } else { floor }
+                    }
+                    Binary::Remainder => remainder(self, other),
+                    Binary::Power => self.powf(other),
+                    Binary::Minimum => {
+                        if self.is_nan() || self < other {
+                            self
+                        } else {
+                            other
+                        }
+                    }
+                    Binary::Maximum => {
+                        if self.is_nan() || self > other {
+                            self
+                        } else {
+                            other
+                        }
+                    }
+                    Binary::Atan2 => self.atan2(other),
+                    Binary::Hypot => self.hypot(other),
+                    Binary::BitwiseAnd => Self::NAN,
+                }
+            }
+
+            #[inline(always)]
+            fn test(self, test: Test) -> bool {
+                match test {
+                    Test::IsNan => self.is_nan(),
+                    Test::IsInf => self.is_infinite(),
+                    Test::IsFinite => self.is_finite(),
+                }
+            }
+        }
+    };
+}
+
+float!(f32);
+float!(f64);
+
+/// The remainder, with the sign of the divisor.
+#[inline(always)]
+fn remainder<F>(a: F, b: F) -> F
+where
+    F: Float + std::ops::Rem<Output = F> + std::ops::Add<Output = F> + std::ops::Mul<Output = F> + Default,
+{
+    let zero = F::default();
+    let rest = a % b;
+    if rest != zero && (rest < zero) != (b < zero) { rest + b } else { rest }
+}
+
+/// What a function gives of an integer, of those that give one; `None` if that is beyond the type.
+#[inline(always)]
+pub fn integer_unary(op: Unary, a: i64) -> Option<i64> {
+    match op {
+        Unary::Minus => a.checked_neg(),
+        Unary::Abs => a.checked_abs(),
+        Unary::Sign => Some(a.signum()),
+        Unary::Floor | Unary::Ceil | Unary::Round => Some(a),
+        _ => None,
+    }
+}
+
+/// What an operator gives of integers; `None` if that is beyond the type, or a divisor is 0.
+#[inline(always)]
+pub fn integer_binary(op: Binary, a: i64, b: i64) -> Option<i64> {
+    match op {
+        Binary::Plus => a.checked_add(b),
+        Binary::Minus => a.checked_sub(b),
+        Binary::Times => a.checked_mul(b),
+        Binary::FloorDivide => {
+            let quotient = a.checked_div(b)?;
+            Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+        }
+        Binary::Remainder => {
+            let rest = a.checked_rem(b)?;
+            Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+        }
+        Binary::Power => a.checked_pow(u32::try_from(b).ok()?),
+        Binary::Minimum => Some(a.min(b)),
+        Binary::Maximum => Some(a.max(b)),
+        Binary::BitwiseAnd => Some(a & b),
+        Binary::Divide | Binary::Atan2 | Binary::Hypot => None,
+    }
+}
+
+/// Whether two numbers compare like that: with NaN only as unequal.
+#[inline(always)]
+pub fn compares<T: PartialOrd>(comparison: Comparison, a: T, b: T) -> bool {
+    match comparison {
+        Comparison::Less => a < b,
+        Comparison::LessEqual => a <= b,
+        Comparison::Greater => a > b,
+        Comparison::GreaterEqual => a >= b,
+        Comparison::Equal => a == b,
+        Comparison::NotEqual => a != b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_and_remainder_are_those_of_numpy() {
+        // numpy.floor_divide and numpy.remainder.
+        for (a, b, quotient, rest) in [
+            (7.0, 3.0, 2.0, 1.0),
+            (-7.0, 3.0, -3.0, 2.0),
+            (7.0, -3.0, -3.0, -2.0),
+            (-7.0, -3.0, 2.0, -1.0),
+            (6.0, -3.0, -2.0, 0.0),
+            (1.0, 0.1, 9.0, 0.09999999999999995),
+            (7.0, f64::INFINITY, 0.0, 7.0),
+        ] {
+            assert_eq!(
+                (a.binary(Binary::FloorDivide, b), a.binary(Binary::Remainder, b)),
+                (quotient, rest),
+                "{a} // {b}"
+            );
+        }
+        assert_eq!(1f64.binary(Binary::FloorDivide, 0.0), f64::INFINITY);
+        assert!(
+            1f64.binary(Binary::Remainder, 0.0).is_nan() && 0f64.binary(Binary::FloorDivide, 0.0).is_nan()
+        );
+        for (a, b, quotient, rest) in
+            [(7, 3, 2, 1), (-7, 3, -3, 2), (7, -3, -3, -2), (-7, -3, 2, -1), (6, -3, -2, 0)]
+        {
+            assert_eq!(integer_binary(Binary::FloorDivide, a, b), Some(quotient));
+            assert_eq!(integer_binary(Binary::Remainder, a, b), Some(rest));
+        }
+    }
+
+    #[test]
+    fn integers_do_not_wrap_round() {
+        assert_eq!(integer_binary(Binary::Plus, i64::MAX, 1), None);
+        assert_eq!(integer_binary(Binary::Power, 2, 63), None);
+        assert_eq!(integer_binary(Binary::Power, 2, -1), None);
+        assert_eq!(integer_binary(Binary::Power, -2, 63), Some(i64::MIN));
+        assert_eq!(integer_binary(Binary::FloorDivide, i64::MIN, -1), None);
+        assert_eq!(
+            (integer_binary(Binary::Remainder, 3, 0), integer_unary(Unary::Abs, i64::MIN)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn nan_goes_on_through_minimum_and_maximum() {
+        for op in [Binary::Minimum, Binary::Maximum] {
+            assert!(f64::NAN.binary(op, 1.0).is_nan() && 1f64.binary(op, f64::NAN).is_nan());
+            assert_eq!(2f32.binary(op, 2.0), 2.0);
+        }
+        assert_eq!((1f64.binary(Binary::Minimum, 2.0), 1f64.binary(Binary::Maximum, 2.0)), (1.0, 2.0));
+        assert!(f32::NAN.unary(Unary::Sign).is_nan() && (-3f32).unary(Unary::Sign) == -1.0);
+        assert_eq!([0.5f64, 1.5, 2.5, -0.5].map(|x| x.unary(Unary::Round)), [0.0, 2.0, 2.0, 0.0]);
+    }
+}
