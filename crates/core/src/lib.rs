@@ -11,6 +11,7 @@
 //! - [`ids`]: names and numbers of servers, streams, runs, steps and blocks;
 //! - [`view`]: the members of a group at an epoch, and hashes that spread work over them;
 //! - [`dtype`]: the types of elements;
+//! - [`exact_sum`]: sums of doubles that lose nothing;
 //! - [`region`]: boxes of cells;
 //! - [`coverage`]: what of a box is missing;
 //! - [`assign`]: which blocks are whose, among the ranks of a parallel reader;
@@ -42,6 +43,7 @@ pub mod demand;
 pub mod directory;
 pub mod dtype;
 pub mod error;
+pub mod exact_sum;
 pub mod hilbert;
 pub mod home_assignment;
 pub mod identity;

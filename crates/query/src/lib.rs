@@ -1,15 +1,26 @@
 //! Forebay's expressions: what a scientist watches for, or asks once.
 //!
 //! Pure functions and state machines: no input, no output, no clocks. A text becomes a tree ([`syntax`]); where the fields are known
-//! that it names ([`schema`]), the tree becomes a plan ([`mod@check`], [`plan`]) of [`value`]s.
+//! that it names ([`schema`]), the tree becomes a plan ([`mod@check`], [`plan`]) of [`value`]s. An [`evaluation`] of a plan at a step asks
+//! those that hold its fields in rounds, and merges what they [`gather`]; what bounds alone decide nobody reads ([`interval`]). What
+//! came before stands in [`time`].
 
 pub mod check;
+pub mod evaluation;
+pub mod gather;
+pub mod interval;
 pub mod plan;
 pub mod schema;
 pub mod syntax;
+#[cfg(feature = "testing")]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+pub mod time;
 pub mod value;
 
 pub use check::{Purpose, check};
+pub use evaluation::{Evaluation, ReportedValue, StepFacts};
 pub use plan::Plan;
 pub use schema::Schema;
 pub use syntax::Syntax;

@@ -12,9 +12,11 @@ mod program;
 mod scalar_op;
 
 pub use aggregate::{Aggregate, Measure, Property, Reduction, Weights};
+pub(crate) use domain::coordinate;
 pub use domain::{Domain, PlannedField, Range};
 pub use program::{Instruction, Lane, Op, Part, Program, Register, ScalarId, Shift, Zone};
-pub use scalar_op::{ScalarOp, Temporal, TimeFunction, folded};
+pub use scalar_op::{ScalarOp, Temporal, TimeFunction};
+pub(crate) use scalar_op::{Scalars, folded};
 
 use crate::syntax::Duration;
 

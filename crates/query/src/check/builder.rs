@@ -1,6 +1,8 @@
 //! The lists of a plan while they grow: what is the same is there once.
 
-use crate::plan::{Aggregate, Instruction, Lane, Op, PlannedField, Register, ScalarId, ScalarOp, folded};
+use crate::plan::{
+    Aggregate, Instruction, Lane, Op, PlannedField, Register, ScalarId, ScalarOp, Scalars, folded,
+};
 use crate::plan::{Domain, Plan};
 use crate::syntax::{Problem, Span};
 use crate::value::{Kind, Number, Scalar};
@@ -46,7 +48,11 @@ impl Builder {
     pub(super) fn scalar(&mut self, op: ScalarOp, span: Span) -> Result<ScalarId, Problem> {
         let constants = op.operands().map(|id| matches!(self.scalars[id], ScalarOp::Constant(_)));
         let (count, all) = constants.fold((0, true), |(count, all), is| (count + 1, all && is));
-        let op = if count > 0 && all { self.fold(&op).map_or(op, ScalarOp::Constant) } else { op };
+        let op = if count > 0 && all {
+            folded(&op, &Constants(&self.scalars)).map_or(op, ScalarOp::Constant)
+        } else {
+            op
+        };
         if let ScalarOp::Constant(Scalar::Unknown(why)) = &op {
             return Err(Problem::invalid(span, why.text.clone()));
         }
@@ -58,18 +64,6 @@ impl Builder {
         }
         self.scalars.push(op);
         Ok(self.scalars.len() - 1)
-    }
-
-    fn fold(&self, op: &ScalarOp) -> Option<Scalar> {
-        // Only its operands are looked at.
-        let mut known = Vec::new();
-        for id in op.operands() {
-            known.resize(known.len().max(id + 1), Scalar::Condition(false));
-            if let ScalarOp::Constant(scalar) = &self.scalars[id] {
-                known[id] = scalar.clone();
-            }
-        }
-        folded(op, &known)
     }
 
     pub(super) fn constant(&mut self, number: Number, span: Span) -> Result<ScalarId, Problem> {
@@ -114,6 +108,18 @@ impl Builder {
     pub(super) fn into_plan(self, value: ScalarId) -> Plan {
         let Builder { domains, fields, aggregates, scalars, .. } = self;
         Plan { domains, fields, aggregates, scalars, value, hold: None, until: None, reported: Vec::new() }
+    }
+}
+
+/// Scalars that stand in the text.
+struct Constants<'a>(&'a [ScalarOp]);
+
+impl Scalars for Constants<'_> {
+    fn of(&self, id: ScalarId) -> Scalar {
+        match &self.0[id] {
+            ScalarOp::Constant(scalar) => scalar.clone(),
+            _ => Scalar::Condition(false),
+        }
     }
 }
 

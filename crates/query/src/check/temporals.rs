@@ -7,6 +7,9 @@ use crate::plan::{ScalarOp, Temporal, TimeFunction};
 use crate::syntax::{NodeId, Problem, WINDOW_MAX};
 use crate::value::Kind;
 
+/// Evaluations that all functions of time of a text look back over.
+const WINDOWS_MAX: u64 = 16 * WINDOW_MAX;
+
 impl Checker<'_> {
     pub(super) fn temporal(&mut self, function: TimeFunction, arguments: &Arguments<'_>) -> Result<Meaning> {
         let (name, span) = (arguments.function(), arguments.span());
@@ -49,6 +52,15 @@ impl Checker<'_> {
         };
         let (inputs, kind) = self.temporal_inputs(function, name, first, second)?;
         let id = self.builder.scalar(ScalarOp::Temporal(Temporal { function, inputs, window }), span)?;
+        let windows = self.builder.scalars.iter().map(|op| match op {
+            ScalarOp::Temporal(temporal) => temporal.window,
+            _ => 0,
+        });
+        if windows.sum::<u64>() > WINDOWS_MAX {
+            let what =
+                format!("functions of time look back over more than {WINDOWS_MAX} evaluations together");
+            return Err(Problem::invalid(span, what));
+        }
         Ok(match kind {
             Some(kind) => Meaning::Number(id, kind),
             None => Meaning::Condition(id),

@@ -363,6 +363,9 @@ fn differences_are_one_sided_at_the_ends_of_what_is_not_periodic() {
 
 #[test]
 fn time_and_regions() {
+    let many: Vec<_> = (0..17).map(|i| format!("held(max(U) > {i}, 4096)")).collect();
+    let (_, line) = refused(&many.join(" and "), Purpose::Watch);
+    assert!(line.contains("look back over more than 65536 evaluations together"), "{line}");
     let plan = watch("previous(max(U), k=3) > 1 and held(any(T > 1), 5) and latch(max(U) > 1, max(U) < 0)");
     let temporals: Vec<_> =
         plan.temporals().map(|(_, temporal)| (temporal.function, temporal.window)).collect();

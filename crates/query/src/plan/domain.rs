@@ -103,22 +103,33 @@ impl Range {
     }
 }
 
+/// Where an element of a refinement level lies in a dimension.
+pub(crate) fn coordinate(field: &Field, dim: usize, level: u32, index: u64) -> f64 {
+    let finer = field.refinement.get(dim).copied().unwrap_or(1);
+    Coordinates::finer(field, dim, f64::from(finer).powi(level.min(i32::MAX as u32) as i32)).at(index)
+}
+
 /// Where the elements of a dimension lie in space.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Coordinates {
+struct Coordinates {
     first: f64,
     spacing: f64,
 }
 
 impl Coordinates {
     /// Cell i lies at origin + (i + 1/2) spacing, vertex i at origin + i spacing; without them at 0 and with a distance of 1.
-    pub(crate) fn of(field: &Field, dim: usize) -> Coordinates {
-        let spacing = field.spacing.get(dim).copied().unwrap_or(1.0);
+    fn of(field: &Field, dim: usize) -> Coordinates {
+        Coordinates::finer(field, dim, 1.0)
+    }
+
+    /// The same of elements so many of which lie where one of level 0 does.
+    fn finer(field: &Field, dim: usize, count: f64) -> Coordinates {
+        let spacing = field.spacing.get(dim).copied().unwrap_or(1.0) / count;
         let half = if field.association == Association::Cell { 0.5 } else { 0.0 };
         Coordinates { first: field.origin.get(dim).copied().unwrap_or(0.0) + half * spacing, spacing }
     }
 
-    pub(crate) fn at(self, index: u64) -> f64 {
+    fn at(self, index: u64) -> f64 {
         self.first + index as f64 * self.spacing
     }
 

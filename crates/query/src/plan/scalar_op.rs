@@ -94,9 +94,15 @@ impl ScalarOp {
     }
 }
 
+/// Scalars, by their places among those of a plan.
+pub(crate) trait Scalars {
+    /// One that is known.
+    fn of(&self, id: ScalarId) -> Scalar;
+}
+
 /// What an operation gives whose operands are known; `None` of one that needs more than them.
-pub fn folded(op: &ScalarOp, known: &[Scalar]) -> Option<Scalar> {
-    let of = |id: ScalarId| known[id].clone();
+pub(crate) fn folded(op: &ScalarOp, known: &impl Scalars) -> Option<Scalar> {
+    let of = |id: ScalarId| known.of(id);
     let result = match *op {
         ScalarOp::Constant(ref scalar) => Ok(scalar.clone()),
         ScalarOp::And(a, b) => Ok(of(a).and(of(b))),

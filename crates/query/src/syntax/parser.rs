@@ -263,7 +263,13 @@ impl Parser<'_> {
             }
             self.advance();
             let named = self.token();
-            let name = self.name("the name of an attribute")?;
+            let name = match named.kind {
+                // Nothing else may stand there.
+                Kind::Sign(word) if Sign::WORDS.contains(&word) => {
+                    self.advance().span.of(self.text).to_owned()
+                }
+                _ => self.name("the name of an attribute")?,
+            };
             let span = self.syntax.span(node).to(named.span);
             node = self.add(Node::Attribute(node, name), span)?;
         }

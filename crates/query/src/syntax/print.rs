@@ -95,7 +95,9 @@ impl Syntax {
             }
             Node::Attribute(of, name) => {
                 tasks.push(Task::Node(*of, ATOM));
-                tasks.push(Task::Text(format!(".{}", quoted(name)).into()));
+                let is_reserved = Sign::WORDS.into_iter().any(|word| word.text() == name);
+                let name = if is_reserved { Cow::Borrowed(&name[..]) } else { quoted(name) };
+                tasks.push(Task::Text(format!(".{name}").into()));
             }
         }
     }

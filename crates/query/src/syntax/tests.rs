@@ -71,7 +71,7 @@ fn names_regions_and_numbers() {
         ("U[-0]", "U[0]"),
         ("1_000.5e+3 + 0 + nan + inf + 1e-7", "1000500.0 + 0 + nan + inf + 1e-7"),
         ("f(a, x=2,)\n# a comment\n + 1 # and another", "f(a, x=2) + 1"),
-        ("max(U).at.x", ""),
+        ("max(U).at.x + max(U).nan", ""),
         ("step() > 3 and time < 5 or until_now", ""),
         ("true or false", ""),
     ] {
