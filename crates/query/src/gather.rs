@@ -14,7 +14,7 @@ mod partial;
 mod question;
 mod ranks;
 
-pub use buckets::{BUCKETS, SKETCH_SHIFT, VALUES_MAX, bin_of, sketch_bucket, sketch_value};
+pub use buckets::{BUCKETS, SKETCH_SHIFT, VALUES_MAX, bin_of, sketch_bucket, sketch_buckets, sketch_value};
 pub use gathering::{Found, Gathering};
 pub use keys::{key_of, number_of};
 pub use partial::{Extreme, Gathered, Partial, Total};

@@ -157,6 +157,10 @@ fn result(
         },
         Op::Convert(a) => checked(converted(number(a), lane), lane)?,
         Op::Unary(op, a) => checked(unary(op, number(a), lane), lane)?,
+        Op::Binary(Binary::Times, a, b) if a == b => {
+            let size = unary(Unary::Abs, number(a), lane);
+            checked(binary(Binary::Times, size, size, lane), lane)?
+        }
         Op::Binary(op, a, b) => checked(binary(op, number(a), number(b), lane), lane)?,
         Op::Test(test, a) => return Some(Known::Condition(tested(test, number(a)))),
         Op::Compare(comparison, a, b) => {

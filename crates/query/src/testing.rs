@@ -169,7 +169,8 @@ pub fn answer(
             Measure::Sum(Weights::Trapezoid) => weight(&index, selection),
             _ => 1.0,
         };
-        let one = one(aggregate.measure, question.stage, value, counts, (&index, weight));
+        let one =
+            one(aggregate.measure, question.stage, Element { value, lane, counts, index: &index, weight });
         gathered.merge(Gathered { elements: 0, ..one });
     }
     gathered
@@ -219,15 +220,21 @@ fn no_total(lane: Lane) -> Total {
     }
 }
 
+/// What one element is.
+struct Element<'a> {
+    value: Option<Number>,
+    lane: Lane,
+    counts: bool,
+    index: &'a [u64],
+    weight: f64,
+}
+
 /// What one element adds.
 fn one(
     measure: Measure,
     stage: Stage,
-    value: Option<Number>,
-    counts: bool,
-    (index, weight): (&[u64], f64),
+    Element { value, lane, counts, index, weight }: Element<'_>,
 ) -> Gathered {
-    let lane = if matches!(value, Some(Number::Integer(_))) { Lane::I64 } else { Lane::F64 };
     let nothing = of_nothing(measure, stage, lane);
     let is_nan = value.is_some_and(|value| value.to_f64().is_nan());
     let partial = match (stage, measure, value) {
@@ -252,11 +259,11 @@ fn one(
             Partial::Buckets(sketch_bucket(value.to_f64()).map(|bucket| (bucket, 1)).into_iter().collect())
         }
         (Stage::First, Measure::Percentile(_), Some(value)) => {
-            in_buckets(value, 0, u64::BITS - BUCKETS.ilog2())
+            in_buckets(key_of(value, lane), 0, u64::BITS - BUCKETS.ilog2())
         }
-        (Stage::Keys { low, shift }, _, Some(value)) => in_buckets(value, low, shift.into()),
+        (Stage::Keys { low, shift }, _, Some(value)) => in_buckets(key_of(value, lane), low, shift.into()),
         (Stage::Values { low, high }, _, Some(value)) => {
-            Partial::Keys(key_of(value).filter(|key| (low..=high).contains(key)).into_iter().collect())
+            Partial::Keys(key_of(value, lane).filter(|key| (low..=high).contains(key)).into_iter().collect())
         }
         (Stage::First, Measure::Histogram(_), Some(value)) if value.to_f64().is_finite() => {
             Partial::Bounds(Some((value.to_f64(), value.to_f64())))
@@ -269,8 +276,8 @@ fn one(
     Gathered { elements: 1, nan: u64::from(is_nan && counts), partial: Ok(partial) }
 }
 
-fn in_buckets(value: Number, low: u64, shift: u32) -> Partial {
-    let bucket = key_of(value).and_then(|key| key.checked_sub(low)).map(|above| above >> shift);
+fn in_buckets(key: Option<u64>, low: u64, shift: u32) -> Partial {
+    let bucket = key.and_then(|key| key.checked_sub(low)).map(|above| above >> shift);
     Partial::Buckets(
         bucket
             .filter(|bucket| *bucket < BUCKETS as u64)

@@ -42,6 +42,14 @@ pub fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), bytes) }
 }
 
+/// Bytes as the values that they are; `None` if they do not lie where such values do.
+pub(crate) fn values_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    let is_aligned = bytes.as_ptr().cast::<T>().is_aligned() && bytes.len().is_multiple_of(size_of::<T>());
+    // SAFETY: any bytes make values, and these are aligned as values are and end with one.
+    is_aligned
+        .then(|| unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +68,9 @@ mod tests {
         has_its_size::<[f64; 2]>();
         let mut values = [1u16, 0x0203];
         assert_eq!(bytes_of(&values), [1, 0, 3, 2]);
+        assert_eq!(values_of::<u16>(bytes_of(&values)), Some(&values[..]));
+        assert_eq!(values_of::<u16>(&bytes_of(&values)[..3]), None, "half a value");
+        assert_eq!(values_of::<u16>(&bytes_of(&values)[1..3]), None, "between values");
         bytes_of_mut(&mut values)[3] = 0xff;
         assert_eq!(values[1], 0xff03);
     }

@@ -6,13 +6,15 @@
 //! - [`begin_word`] is how a rank and its home agree on a step's beginning without a message;
 //! - [`store`] is all arenas of a server under one byte [`budget`];
 //! - [`element`] says which Rust types are elements of arrays;
-//! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass.
+//! - [`strided`] copies between any layouts, [`stats`] computes block statistics in the same pass;
+//! - [`evaluate`] runs the programs of expressions over blocks.
 
 pub mod allocator;
 pub mod arena;
 pub mod begin_word;
 pub mod budget;
 pub mod element;
+pub mod evaluate;
 pub mod mapping;
 pub mod ranges;
 pub mod stats;

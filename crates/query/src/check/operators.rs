@@ -146,6 +146,22 @@ impl Checker<'_> {
     /// An operator, or a function of two numbers.
     pub(super) fn arithmetic(&mut self, op: Binary, a: Numeric, b: Numeric, span: Span) -> Result<Numeric> {
         let kind = self.kind_of(op, a, b, span)?;
+        if let (Binary::Power, Numeric::Each(each), Numeric::One(exponent, _)) = (op, a, b) {
+            // As NumPy computes these: exactly rounded, and much faster.
+            match self.builder.constant_of(exponent) {
+                Some(Scalar::Number(number)) if number.to_f64() == 2.0 => {
+                    let each = self.in_kind(a, kind, each.domain, span)?;
+                    let square = Op::Binary(Binary::Times, each.register, each.register);
+                    return self.each(square, each.lane, each.domain, span).map(Numeric::Each);
+                }
+                Some(Scalar::Number(number)) if number.to_f64() == 0.5 => {
+                    let each = self.in_kind(a, kind, each.domain, span)?;
+                    let root = Op::Unary(Unary::Sqrt, each.register);
+                    return self.each(root, each.lane, each.domain, span).map(Numeric::Each);
+                }
+                _ => {}
+            }
+        }
         if let (Numeric::One(a, of_a), Numeric::One(b, of_b)) = (a, b) {
             let (a, b) =
                 (self.builder.converted(a, of_a, kind, span)?, self.builder.converted(b, of_b, kind, span)?);

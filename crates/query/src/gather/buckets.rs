@@ -28,11 +28,16 @@ pub fn bin_of(number: f64, low: f64, high: f64, bins: u32) -> u32 {
 /// within 0.8 % of all in it.
 pub const SKETCH_SHIFT: u32 = 52 - 6;
 
+/// How many buckets the sketch has.
+pub fn sketch_buckets() -> usize {
+    1 << (u64::BITS - SKETCH_SHIFT)
+}
+
 /// The bucket of a number in the sketch: the logarithm of its size to 1/64 of a power of two, and its sign, as DDSketch counts
 /// numbers (C. Masson et al., PVLDB 2019, with the interpolated mapping). `None` of NaN.
 pub fn sketch_bucket(number: f64) -> Option<u32> {
     // -0 and 0 are one number.
-    key_of(Number::F64(number + 0.0)).map(|key| (key >> SKETCH_SHIFT) as u32)
+    key_of(Number::F64(number + 0.0), Lane::F64).map(|key| (key >> SKETCH_SHIFT) as u32)
 }
 
 /// The number in the middle of a bucket.
