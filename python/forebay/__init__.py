@@ -50,6 +50,7 @@ from forebay._errors import (
     WrongVersion,
     # end of what is generated
 )
+from forebay._expressions import Place
 from forebay._forebay import __version__
 from forebay._given import BlockToPlace, Cursor
 from forebay._installed import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
@@ -79,6 +80,7 @@ __all__ = [
     "Pipeline",
     "PipelineHandle",
     "PipelineRequest",
+    "Place",
     "Producer",
     "RankBounds",
     "Space",

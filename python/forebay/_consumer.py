@@ -15,7 +15,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from forebay import _arrays, _assign, _choices, _coming, _contract, _forebay, _jobs, _options, _xarray
+from forebay import (
+    _arrays,
+    _assign,
+    _choices,
+    _coming,
+    _contract,
+    _expressions,
+    _forebay,
+    _jobs,
+    _options,
+    _xarray,
+)
 from forebay._closing import close_after, is_clean
 from forebay._errors import Ended, Invalid, NotCovered, OutOfBounds, Timeout
 from forebay._given import Cursor
@@ -369,6 +380,19 @@ class Step:
     def field(self, name: str) -> Field:
         """A field of this step."""
         return self[name]
+
+    def evaluate(self, text: str) -> _expressions.Value:
+        """What an expression gives at this step: a number, a condition, or a `Place` (`None` if there are no numbers).
+
+        `step.evaluate("count(sqrt(u**2 + v**2) > 3) / size(u)")`: names and precedence are those of NumPy; fields are those of this
+        step. Ghosts take no part; NaN is left out of aggregates; integers are computed in 64 bits, sums exactly. On the holder's
+        host elements are read where they lie; others are fetched. Waits for no other step.
+
+        `Invalid`, `NotFound`, `TypeMismatch`, `OutOfBounds` or `Unsupported` where the text is wrong: the message shows the column;
+        `NotCovered` where elements were not put; `Torn` at a step that a rank left out; `Invalid` where an integer needs more
+        than 64 bits.
+        """
+        return _expressions.value_of(self._core.evaluate(text))
 
     def blocks(self, name: str) -> list[Block]:
         """The field's blocks as read-only views, without a copy; in a pipeline those held beside it."""

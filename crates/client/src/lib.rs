@@ -82,6 +82,7 @@ pub use forebay_core::ids::ServerId;
 pub use forebay_core::placement::{BlockToPlace, Placement};
 pub use forebay_core::selection::Selection;
 pub use forebay_core::{Error, ErrorKind, Result};
+pub use forebay_query as query;
 pub use forebay_store as store;
 pub use forebay_store::Element;
 pub use forebay_store::strided::{Source, Target};

@@ -11,7 +11,8 @@
 //!   run, and the bytes of their blocks;
 //! - [`rows`]: blocks without a place in a global array, one after another;
 //! - [`seat`], [`mine`]: which of its blocks are this rank's, of a parallel reader;
-//! - [`block_list`]: blocks found once, and shown one by one.
+//! - [`block_list`]: blocks found once, and shown one by one;
+//! - [`evaluate`]: what an expression gives at a step.
 
 pub(crate) mod assemble;
 pub(crate) mod block_access;
@@ -20,6 +21,7 @@ pub(crate) mod block_list;
 pub(crate) mod block_lookup;
 pub(crate) mod block_view;
 pub(crate) mod buffers;
+mod evaluate;
 pub(crate) mod held_steps;
 mod mine;
 pub(crate) mod pins;

@@ -11,6 +11,7 @@ use forebay_client::core::block::BlockRecord;
 use forebay_client::core::contract::Field;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::stats::{Stats, Sum, Value};
+use forebay_client::query::value::{Number, Place, Scalar};
 use forebay_client::{AttrValues, Bounds, Choice, Holes, Selection, Share};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -99,6 +100,12 @@ fn describe_stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, Py
         Sum::Float(high, _) => high.into_bound_py_any(py)?,
     };
     (value(min)?, value(max)?, sum, stats.count, stats.nan, stats.variance()).into_pyobject(py)
+}
+
+/// Index, level, and the block's rank and number.
+fn place_parts(place: &Place) -> (Vec<u64>, u32, Option<u32>, Option<u64>) {
+    let block = place.block;
+    (place.index.to_vec(), place.level, block.map(|block| block.rank), block.map(|block| block.number))
 }
 
 fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<'py, PyDict>> {
@@ -327,6 +334,18 @@ impl Step {
         let part = waiting(py, || self.step.needed(name))?;
         let of_dimension = |part: &Selection, d: usize| [part.offset[d], part.shape[d], part.step[d]];
         Ok(part.map(|part| (0..part.offset.len()).map(|d| of_dimension(&part, d)).collect()))
+    }
+
+    /// What an expression gives: a number, a condition, or a place as its index, level, rank and block.
+    fn evaluate<'py>(&self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+        match waiting(py, || self.step.evaluate(text))? {
+            Scalar::Number(Number::Integer(number)) => number.into_bound_py_any(py),
+            Scalar::Number(number) => number.to_f64().into_bound_py_any(py),
+            Scalar::Condition(condition) => condition.into_bound_py_any(py),
+            Scalar::Place(place) => place.map(|place| place_parts(&place)).into_bound_py_any(py),
+            // A step that is held says why.
+            Scalar::Unknown(why) => Err(raise(why.error())),
+        }
     }
 
     /// Which of the selected elements were put: offset and shape of disjoint boxes of the selection.

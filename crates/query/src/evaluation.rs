@@ -91,7 +91,8 @@ impl Evaluation {
     fn lacks(&self, aggregate: usize, given: &[Gathered]) -> Option<Unknown> {
         let domain = self.plan.aggregates[aggregate].domain;
         let selection = self.selections[domain].as_ref().ok()?.as_ref()?;
-        if given.iter().any(|answer| answer.partial.is_err()) || self.plan.domains[domain].level == Level::All
+        if given.iter().any(|answer| answer.partial.is_err())
+            || self.plan.domains[domain].level != Level::One(0)
         {
             return None;
         }

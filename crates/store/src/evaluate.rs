@@ -25,7 +25,7 @@ mod tests;
 mod value;
 mod window;
 
-pub use gather::gather;
+pub use gather::{gather, nothing};
 pub use window::{FieldArray, Window};
 
 /// How many elements are computed with at a time.

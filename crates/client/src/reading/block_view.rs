@@ -53,18 +53,20 @@ impl BlockView {
         }
         let dtype = self.field.dtype;
         let mut found = Accumulator::new(dtype, self.record.extent.interior_bytes(dtype));
-        let mut add = |bytes: &[u8]| found.add_interior(bytes, &self.record.extent);
-        match &self.bytes {
-            BlockBytes::Owned(bytes) => add(bytes),
-            BlockBytes::Mapped(mapped) => {
-                mapped.mapping.with_readable(mapped.offset, mapped.bytes, add)?;
-            }
-        }
+        self.bytes.with(|bytes| found.add_interior(bytes, &self.record.extent))?;
         Ok(Some(found.finish().all))
     }
 }
 
 impl BlockBytes {
+    /// Shows them for one call.
+    pub(crate) fn with<T>(&self, use_them: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        match self {
+            BlockBytes::Mapped(mapped) => mapped.mapping.with_readable(mapped.offset, mapped.bytes, use_them),
+            BlockBytes::Owned(bytes) => Ok(use_them(bytes)),
+        }
+    }
+
     /// The address of the first byte and the length. The address is valid, and the bytes stay as they are,
     /// while this or a clone of it lives.
     pub fn as_raw(&self) -> Result<(*const u8, usize)> {

@@ -7,6 +7,7 @@ use crate::reading::assemble;
 use crate::reading::block_bytes::BytesSource;
 use crate::reading::block_lookup::{LookupCache, Records, find_records};
 use crate::reading::block_view::{BlockBytes, BlockView};
+use crate::reading::buffers::Buffer;
 use crate::reading::held_steps::{HeldSteps, Hold};
 use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
@@ -257,6 +258,11 @@ impl Step {
     pub(super) fn view(&self, field: &Field, block: &SeenBlock<'_>, hold: &Arc<Hold>) -> Result<BlockView> {
         let bytes = self.bytes_of(field, block, hold)?;
         Ok(BlockView { field: field.clone(), record: block.as_record(field.dtype.size() as u64), bytes })
+    }
+
+    /// Room for bytes that are copied.
+    pub(super) fn buffer(&self, bytes: usize) -> Buffer {
+        self.held.pool.buffers.take(bytes)
     }
 
     /// The bytes of what is seen of a block.

@@ -4,7 +4,7 @@ use crate::check::checker::Checker;
 use crate::check::meaning::Elements;
 use crate::plan::{Domain, Lane, Op, Part, PlannedField, Range};
 use crate::schema::did_you_mean;
-use crate::syntax::{FieldUse, Place, PlaceKind, Problem, Span, nearest, quoted};
+use crate::syntax::{FieldUse, Level, Place, PlaceKind, Problem, Span, nearest, quoted};
 use forebay_core::ErrorKind;
 use forebay_core::contract::{Field, Slice};
 use forebay_core::dtype::Dtype;
@@ -88,6 +88,11 @@ fn lane_of(dtype: Dtype) -> Lane {
 fn ranges(named: &FieldUse, field: &Field) -> Result<Option<Vec<Range>>, Problem> {
     let Some(places) = &named.region else { return Ok(None) };
     let invalid = |what: String| Problem::invalid(named.span, what);
+    if named.level == Level::All {
+        return Err(invalid(
+            "a region of all levels: each has indexes of its own; name one level, as U@1[0:8]".into(),
+        ));
+    }
     let Some(shape) = &field.shape else {
         return Err(invalid(format!(
             "field '{}' has no global shape: there are no regions of it",

@@ -149,6 +149,11 @@ fn merged_counts(a: &[(u32, u64)], b: &[(u32, u64)]) -> Vec<(u32, u64)> {
 }
 
 impl Gathered {
+    /// Whether something holds, of no elements.
+    pub fn condition(holds: bool) -> Gathered {
+        Gathered { elements: 0, nan: 0, partial: Ok(Partial::All(holds)) }
+    }
+
     /// Takes in what was gathered of other elements, for the same question. What is not known of some is not known of all.
     pub fn merge(&mut self, other: Gathered) {
         self.elements = self.elements.saturating_add(other.elements);

@@ -42,7 +42,8 @@ pub struct PlannedField {
 impl Domain {
     /// Its elements in a field as it is at a step; `None` for all elements of blocks without a place. Says what lies outside.
     pub fn selection(&self, field: &Field) -> Result<Option<Selection>, Unknown> {
-        let Some(shape) = &field.shape else { return Ok(None) };
+        let Some(shape) = self.shape_of(field)? else { return Ok(None) };
+        let shape = &shape;
         let all = vec![Range::Slice(Slice::ALL); shape.len()];
         let ranges = self.ranges.as_ref().unwrap_or(&all);
         if ranges.len() != shape.len() {
@@ -57,6 +58,24 @@ impl Domain {
             step.push(if count == 1 { 1 } else { distance });
         }
         Ok(Some(Selection { offset, shape: counts, step }))
+    }
+
+    /// The extents of its level in a field; `None` if blocks have no place, or all levels are taken as they are.
+    pub fn shape_of(&self, field: &Field) -> Result<Option<Dims>, Unknown> {
+        let Some(shape) = &field.shape else { return Ok(None) };
+        match self.level {
+            Level::One(0) => Ok(Some(shape.clone())),
+            Level::All => Ok(None),
+            Level::One(level) => {
+                let finer = |(n, by): (&u64, &u32)| n.checked_mul(u64::from(*by).checked_pow(level)?);
+                let shape: Option<Dims> = shape.iter().zip(&field.refinement).map(finer).collect();
+                shape.filter(|shape| shape.len() == field.refinement.len()).map(Some).ok_or_else(|| {
+                    let text =
+                        format!("field '{}': level {level} has no shape: declare refinement=", field.name);
+                    Unknown::new(UnknownKind::Mismatch, text)
+                })
+            }
+        }
     }
 
     /// Whether a dimension is left out, since one element of it is taken.

@@ -273,6 +273,17 @@ impl Program {
         fields
     }
 
+    /// How many neighbours of an element it takes of a field in a dimension: before it, and behind it.
+    pub fn reach(&self, field: u16, dim: u8) -> (i64, i64) {
+        let shifts = self.instructions.iter().filter_map(|instruction| match instruction.op {
+            Op::Load { field: of, shift: Some(shift), .. } if of == field && shift.dim == dim => {
+                Some(i64::from(shift.by))
+            }
+            _ => None,
+        });
+        shifts.fold((0, 0), |(below, above), by| (below.max(-by), above.max(by)))
+    }
+
     /// The field whose elements are its value as they are, if that is so and all count.
     pub fn bare_field(&self) -> Option<u16> {
         let value = self.instructions.get(self.value?.index())?;

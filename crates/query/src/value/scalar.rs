@@ -3,6 +3,7 @@
 use crate::value::number::Number;
 use forebay_core::ids::BlockKey;
 use forebay_core::region::Dims;
+use forebay_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -40,6 +41,19 @@ impl Unknown {
     /// With a text.
     pub fn new(kind: UnknownKind, text: impl Into<String>) -> Unknown {
         Unknown { kind, text: text.into() }
+    }
+
+    /// The same as an error, for one who has asked for a value.
+    pub fn error(self) -> Error {
+        let kind = match self.kind {
+            UnknownKind::Torn => ErrorKind::Torn,
+            UnknownKind::NotCovered => ErrorKind::NotCovered,
+            UnknownKind::Lost => ErrorKind::Lost,
+            UnknownKind::NotOffered | UnknownKind::NoPartner => ErrorKind::NotFound,
+            UnknownKind::Overflow | UnknownKind::History => ErrorKind::Invalid,
+            UnknownKind::Mismatch => ErrorKind::TypeMismatch,
+        };
+        Error::new(kind, self.text)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::evaluate::reducer::Reducer;
 use crate::evaluate::runs::{Runs, Segment};
 use crate::evaluate::value::Chunk;
 use crate::evaluate::window::Window;
+use forebay_core::ids::BlockKey;
 use forebay_core::region::Dims;
 use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
@@ -26,7 +27,12 @@ pub fn gather(aggregate: &Aggregate, question: &Question, window: &Window<'_>) -
             break;
         }
     }
-    Ok(state.finish(window))
+    Ok(state.finish(window.part.volume(), window.level, window.block))
+}
+
+/// The answer to a question, of no elements.
+pub fn nothing(aggregate: &Aggregate, question: &Question) -> Result<Gathered> {
+    Ok(State::new(aggregate, question)?.finish(0, 0, None))
 }
 
 /// Runs with the widest vectors that this processor has.
@@ -118,8 +124,7 @@ impl State {
         }
     }
 
-    fn finish(self, window: &Window<'_>) -> Gathered {
-        let elements = window.part.volume();
+    fn finish(self, elements: u64, level: u32, block: Option<BlockKey>) -> Gathered {
         if let Some(index) = self.beyond {
             let text = format!(
                 "an integer is beyond 64 bits, or was divided by 0, of the element at {:?}",
@@ -131,7 +136,7 @@ impl State {
                 partial: Err(Unknown::new(UnknownKind::Overflow, text)),
             };
         }
-        let place = |index: Dims| Place { level: window.level, block: window.block, index };
+        let place = |index: Dims| Place { level, block, index };
         let partial = match (self.measure, self.reducer) {
             (_, Some(reducer)) => reducer.finish(|value, index| Extreme { value, place: place(index) }),
             (Measure::Any, None) => Partial::Any(self.holds > 0),
