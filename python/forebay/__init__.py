@@ -17,7 +17,7 @@ Anywhere else, at any moment::
 """
 
 from forebay._admin import Admin, group_text
-from forebay._consumer import Block, Consumer, Field, RankBounds, Stats, Step
+from forebay._consumer import Consumer
 from forebay._contract import every
 from forebay._errors import (
     # generated from interface/forebay.toml: error imports
@@ -59,6 +59,7 @@ from forebay._pipeline import Comm, Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
 from forebay._producer import OpenStep, Producer
 from forebay._space import Space, SpaceArray
+from forebay._step import Block, Field, RankBounds, Stats, Step
 from forebay._stream import StepInfo, Stream, streams
 
 # People see where they find them, in tracebacks too.

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from forebay import _forebay
-from forebay._consumer import Step
 from forebay._contract import Fields
 from forebay._errors import Invalid
+from forebay._step import Step
 
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b,

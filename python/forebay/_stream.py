@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from forebay import _arrays, _choices, _forebay, _options
-from forebay._consumer import Consumer, Step
+from forebay._consumer import Consumer
+from forebay._step import Step
 from forebay.status import StreamStatus
 
 

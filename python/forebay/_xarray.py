@@ -12,7 +12,7 @@ import numpy as np
 from forebay._errors import Conflict, NotFound
 
 if TYPE_CHECKING:
-    from forebay._consumer import Field, Step
+    from forebay._step import Field, Step
 
 _AXES = {"x": "X", "y": "Y", "z": "Z"}
 """What CF calls the axis of a dimension that is named so."""

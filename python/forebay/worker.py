@@ -15,10 +15,10 @@ import traceback
 from types import FrameType
 
 from forebay import _forebay
-from forebay._consumer import Step
 from forebay._contract import as_needs
 from forebay._errors import Error, Timeout
 from forebay._pipeline import Comm, Pipeline
+from forebay._step import Step
 
 # How long a worker may wait for the others within one operation of their communicator.
 _COMM_TIMEOUT = 60.0

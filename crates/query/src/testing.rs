@@ -6,7 +6,7 @@ use crate::gather::{
 };
 use crate::plan::{Lane, Measure, Op, Part, Plan, Program, Register, Shift, Weights, Zone};
 use crate::time::WatchState;
-use crate::value::arithmetic::{integer_binary, integer_unary};
+use crate::value::arithmetic::Integer;
 use crate::value::{Kind, Number, Place, Scalar, Unknown, UnknownKind};
 use forebay_core::contract::Field;
 use forebay_core::region::Region;
@@ -110,10 +110,10 @@ fn computed(program: &Program, op: Op, lane: Lane, known: &[Scalar], inputs: &[S
     let is_integer = lane == Lane::I64;
     Some(match op {
         Op::Convert(a) => in_lane(number(a)?, lane)?,
-        Op::Unary(op, a) if is_integer => integer(integer_unary(op, narrow(number(a)?)?)?),
+        Op::Unary(op, a) if is_integer => integer(narrow(number(a)?)?.integer_unary(op)?),
         Op::Unary(op, a) => Scalar::Number(number(a)?.unary(op)?),
         Op::Binary(op, a, b) if is_integer => {
-            integer(integer_binary(op, narrow(number(a)?)?, narrow(number(b)?)?)?)
+            integer(narrow(number(a)?)?.integer_binary(op, narrow(number(b)?)?)?)
         }
         Op::Binary(op, a, b) => Scalar::Number(number(a)?.binary(op, number(b)?)?),
         Op::Test(test, a) => Scalar::Condition(number(a)?.test(test)),

@@ -180,40 +180,56 @@ where
     if rest != zero && (rest < zero) != (b < zero) { rest + b } else { rest }
 }
 
-/// What a function gives of an integer, of those that give one; `None` if that is beyond the type.
-#[inline(always)]
-pub fn integer_unary(op: Unary, a: i64) -> Option<i64> {
-    match op {
-        Unary::Minus => a.checked_neg(),
-        Unary::Abs => a.checked_abs(),
-        Unary::Sign => Some(a.signum()),
-        Unary::Floor | Unary::Ceil | Unary::Round => Some(a),
-        _ => None,
-    }
+/// An integer of a width, which never wraps round.
+pub trait Integer: Copy {
+    /// What a function gives, of those that give an integer; `None` if that is beyond the type.
+    fn integer_unary(self, op: Unary) -> Option<Self>;
+    /// What an operator gives; `None` if that is beyond the type, or a divisor is 0.
+    fn integer_binary(self, op: Binary, other: Self) -> Option<Self>;
 }
 
-/// What an operator gives of integers; `None` if that is beyond the type, or a divisor is 0.
-#[inline(always)]
-pub fn integer_binary(op: Binary, a: i64, b: i64) -> Option<i64> {
-    match op {
-        Binary::Plus => a.checked_add(b),
-        Binary::Minus => a.checked_sub(b),
-        Binary::Times => a.checked_mul(b),
-        Binary::FloorDivide => {
-            let quotient = a.checked_div(b)?;
-            Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+macro_rules! integer {
+    ($integer:ident) => {
+        impl Integer for $integer {
+            #[inline(always)]
+            fn integer_unary(self, op: Unary) -> Option<Self> {
+                match op {
+                    Unary::Minus => self.checked_neg(),
+                    Unary::Abs => self.checked_abs(),
+                    Unary::Sign => Some(self.signum()),
+                    Unary::Floor | Unary::Ceil | Unary::Round => Some(self),
+                    _ => None,
+                }
+            }
+
+            #[inline(always)]
+            fn integer_binary(self, op: Binary, other: Self) -> Option<Self> {
+                let differs = |rest: Self| rest != 0 && (rest < 0) != (other < 0);
+                match op {
+                    Binary::Plus => self.checked_add(other),
+                    Binary::Minus => self.checked_sub(other),
+                    Binary::Times => self.checked_mul(other),
+                    Binary::FloorDivide => {
+                        let quotient = self.checked_div(other)?;
+                        Some(if differs(self % other) { quotient - 1 } else { quotient })
+                    }
+                    Binary::Remainder => {
+                        let rest = self.checked_rem(other)?;
+                        Some(if differs(rest) { rest + other } else { rest })
+                    }
+                    Binary::Power => self.checked_pow(u32::try_from(other).ok()?),
+                    Binary::Minimum => Some(self.min(other)),
+                    Binary::Maximum => Some(self.max(other)),
+                    Binary::BitwiseAnd => Some(self & other),
+                    Binary::Divide | Binary::Atan2 | Binary::Hypot => None,
+                }
+            }
         }
-        Binary::Remainder => {
-            let rest = a.checked_rem(b)?;
-            Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
-        }
-        Binary::Power => a.checked_pow(u32::try_from(b).ok()?),
-        Binary::Minimum => Some(a.min(b)),
-        Binary::Maximum => Some(a.max(b)),
-        Binary::BitwiseAnd => Some(a & b),
-        Binary::Divide | Binary::Atan2 | Binary::Hypot => None,
-    }
+    };
 }
+
+integer!(i64);
+integer!(i128);
 
 /// Whether two numbers compare like that: with NaN only as unequal.
 #[inline(always)]
@@ -255,22 +271,22 @@ mod tests {
             1f64.binary(Binary::Remainder, 0.0).is_nan() && 0f64.binary(Binary::FloorDivide, 0.0).is_nan()
         );
         for (a, b, quotient, rest) in
-            [(7, 3, 2, 1), (-7, 3, -3, 2), (7, -3, -3, -2), (-7, -3, 2, -1), (6, -3, -2, 0)]
+            [(7i64, 3, 2, 1), (-7, 3, -3, 2), (7, -3, -3, -2), (-7, -3, 2, -1), (6, -3, -2, 0)]
         {
-            assert_eq!(integer_binary(Binary::FloorDivide, a, b), Some(quotient));
-            assert_eq!(integer_binary(Binary::Remainder, a, b), Some(rest));
+            assert_eq!(a.integer_binary(Binary::FloorDivide, b), Some(quotient));
+            assert_eq!(a.integer_binary(Binary::Remainder, b), Some(rest));
         }
     }
 
     #[test]
     fn integers_do_not_wrap_round() {
-        assert_eq!(integer_binary(Binary::Plus, i64::MAX, 1), None);
-        assert_eq!(integer_binary(Binary::Power, 2, 63), None);
-        assert_eq!(integer_binary(Binary::Power, 2, -1), None);
-        assert_eq!(integer_binary(Binary::Power, -2, 63), Some(i64::MIN));
-        assert_eq!(integer_binary(Binary::FloorDivide, i64::MIN, -1), None);
+        assert_eq!(i64::MAX.integer_binary(Binary::Plus, 1), None);
+        assert_eq!(2i64.integer_binary(Binary::Power, 63), None);
+        assert_eq!(2i64.integer_binary(Binary::Power, -1), None);
+        assert_eq!((-2i64).integer_binary(Binary::Power, 63), Some(i64::MIN));
+        assert_eq!(i64::MIN.integer_binary(Binary::FloorDivide, -1), None);
         assert_eq!(
-            (integer_binary(Binary::Remainder, 3, 0), integer_unary(Unary::Abs, i64::MIN)),
+            (3i64.integer_binary(Binary::Remainder, 0), i64::MIN.integer_unary(Unary::Abs)),
             (None, None)
         );
     }

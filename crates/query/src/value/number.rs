@@ -1,7 +1,7 @@
 //! Numbers of a kind.
 
 use crate::syntax::Comparison;
-use crate::value::arithmetic::{Binary, Float, Test, Unary, compares};
+use crate::value::arithmetic::{Binary, Float, Integer, Test, Unary, compares};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
@@ -101,10 +101,9 @@ impl Number {
             Number::F32(number) => Number::F32(number.unary(op)),
             Number::F64(number) => Number::F64(number.unary(op)),
             Number::Integer(number) => match op {
-                Unary::Minus => Number::Integer(number.checked_neg()?),
-                Unary::Abs => Number::Integer(number.checked_abs()?),
-                Unary::Sign => Number::Integer(number.signum()),
-                Unary::Floor | Unary::Ceil | Unary::Round => self,
+                Unary::Minus | Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round => {
+                    Number::Integer(number.integer_unary(op)?)
+                }
                 _ => Number::F64((number as f64).unary(op)),
             },
         })
@@ -118,7 +117,7 @@ impl Number {
                     Number::F64((a as f64).binary(op, b as f64))
                 }
                 Binary::Power if b < 0 => Number::F64((a as f64).binary(op, b as f64)),
-                _ => Number::Integer(wide_binary(op, a, b)?),
+                _ => Number::Integer(a.integer_binary(op, b)?),
             },
             (Number::F32(a), Number::F32(b)) => Number::F32(a.binary(op, b)),
             (a, b) => Number::F64(a.to_f64().binary(op, b.to_f64())),
@@ -149,27 +148,6 @@ impl Number {
     /// Whether both are the same, bit by bit but for the sign of NaN.
     pub fn is_same(self, other: Number) -> bool {
         self == other || (self.to_f64().is_nan() && other.to_f64().is_nan())
-    }
-}
-
-fn wide_binary(op: Binary, a: i128, b: i128) -> Option<i128> {
-    match op {
-        Binary::Plus => a.checked_add(b),
-        Binary::Minus => a.checked_sub(b),
-        Binary::Times => a.checked_mul(b),
-        Binary::FloorDivide => {
-            let quotient = a.checked_div(b)?;
-            Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
-        }
-        Binary::Remainder => {
-            let rest = a.checked_rem(b)?;
-            Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
-        }
-        Binary::Power => a.checked_pow(u32::try_from(b).ok()?),
-        Binary::Minimum => Some(a.min(b)),
-        Binary::Maximum => Some(a.max(b)),
-        Binary::BitwiseAnd => Some(a & b),
-        Binary::Divide | Binary::Atan2 | Binary::Hypot => None,
     }
 }
 

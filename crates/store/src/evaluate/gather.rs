@@ -22,7 +22,7 @@ pub fn gather(aggregate: &Aggregate, question: &Question, window: &Window<'_>) -
     for (part, zones) in zoned(&aggregate.program, window) {
         let program = aggregate.program.in_zones(&zones);
         window.check_holds(&program, &part)?;
-        widest(&mut state, &program, question, window, &part)?;
+        widest(Task { state: &mut state, program: &program, question, window, part: &part })?;
         if state.is_decided() {
             break;
         }
@@ -35,14 +35,17 @@ pub fn nothing(aggregate: &Aggregate, question: &Question) -> Result<Gathered> {
     Ok(State::new(aggregate, question)?.finish(0, 0, None))
 }
 
+/// What runs over the elements of a part.
+struct Task<'a> {
+    state: &'a mut State,
+    program: &'a Program,
+    question: &'a Question,
+    window: &'a Window<'a>,
+    part: &'a Selection,
+}
+
 /// Runs with the widest vectors that this processor has.
-fn widest(
-    state: &mut State,
-    program: &Program,
-    question: &Question,
-    window: &Window<'_>,
-    part: &Selection,
-) -> Result<()> {
+fn widest(task: Task<'_>) -> Result<()> {
     #[cfg(target_arch = "x86_64")]
     {
         if std::is_x86_feature_detected!("avx512f")
@@ -52,39 +55,27 @@ fn widest(
         {
             #[allow(unsafe_code)]
             // SAFETY: the processor has these instructions.
-            return unsafe { with_avx512(state, program, question, window, part) };
+            return unsafe { with_avx512(task) };
         }
         if std::is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
             // SAFETY: the processor has these instructions.
-            return unsafe { with_avx2(state, program, question, window, part) };
+            return unsafe { with_avx2(task) };
         }
     }
-    run(state, program, question, window, part)
+    run(task)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
-fn with_avx512(
-    state: &mut State,
-    program: &Program,
-    question: &Question,
-    window: &Window<'_>,
-    part: &Selection,
-) -> Result<()> {
-    run(state, program, question, window, part)
+fn with_avx512(task: Task<'_>) -> Result<()> {
+    run(task)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn with_avx2(
-    state: &mut State,
-    program: &Program,
-    question: &Question,
-    window: &Window<'_>,
-    part: &Selection,
-) -> Result<()> {
-    run(state, program, question, window, part)
+fn with_avx2(task: Task<'_>) -> Result<()> {
+    run(task)
 }
 
 /// What was gathered so far, of all parts of a window.
@@ -149,13 +140,7 @@ impl State {
 }
 
 #[inline(always)]
-fn run(
-    state: &mut State,
-    program: &Program,
-    question: &Question,
-    window: &Window<'_>,
-    part: &Selection,
-) -> Result<()> {
+fn run(Task { state, program, question, window, part }: Task<'_>) -> Result<()> {
     let mut machine = Machine::new(program, &question.inputs)?;
     let fields = program.fields();
     let arrays = window.arrays.iter().enumerate();

@@ -1,7 +1,7 @@
 //! One instruction on a chunk: a loop for each, which the compiler makes vector instructions of.
 
 use forebay_query::syntax::Comparison;
-use forebay_query::value::arithmetic::{Binary, Float, Test, Unary, integer_binary, integer_unary};
+use forebay_query::value::arithmetic::{Binary, Float, Integer, Test, Unary};
 
 /// Applies a function to each number.
 #[inline(always)]
@@ -74,11 +74,11 @@ pub(super) fn compare_with<T: PartialOrd + Copy>(comparison: Comparison, to: &mu
 pub(super) fn unary_integer(op: Unary, to: &mut [i64], a: &[i64]) -> Option<usize> {
     let mut is_beyond = false;
     for (to, a) in to.iter_mut().zip(a) {
-        let result = integer_unary(op, *a);
+        let result = a.integer_unary(op);
         is_beyond |= result.is_none();
         *to = result.unwrap_or(0);
     }
-    first(is_beyond, a.iter().map(|a| integer_unary(op, *a).is_none()))
+    first(is_beyond, a.iter().map(|a| a.integer_unary(op).is_none()))
 }
 
 /// Of signed integers; the first element that is beyond the type, or whose divisor is 0, if one is.
@@ -101,13 +101,13 @@ pub(super) fn binary_integer(op: Binary, to: &mut [i64], a: &[i64], b: &[i64]) -
         Binary::BitwiseAnd => map2(to, a, b, |a, b| a & b),
         op => {
             for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
-                let result = integer_binary(op, *a, *b);
+                let result = a.integer_binary(op, *b);
                 is_beyond |= result.is_none();
                 *to = result.unwrap_or(0);
             }
         }
     }
-    first(is_beyond, a.iter().zip(b).map(|(a, b)| integer_binary(op, *a, *b).is_none()))
+    first(is_beyond, a.iter().zip(b).map(|(a, b)| a.integer_binary(op, *b).is_none()))
 }
 
 /// The first of these that is so, if any is.
