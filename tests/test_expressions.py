@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.commands import run
 from support.sessions import consumer, open_ranks, producer
 
 import forebay
@@ -217,6 +219,46 @@ def test_what_is_wrong_is_said_where_it_stands(two: forebay.LocalGroup) -> None:
                 step.evaluate(text)
             assert message in str(raised.value), raised.value
             assert "\n" in str(raised.value) or kind is forebay.Invalid
+
+
+def test_a_stream_is_asked_by_name_and_from_the_command_line(two: forebay.LocalGroup, transport: str) -> None:
+    """At steps that are held, without a reader that stays."""
+    a = np.random.default_rng(3).normal(size=(400, 30))
+    with open_ranks(two, "asked", 2, keep=3, transport=transport) as ranks:
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=a.shape, dims=("y", "x"))
+        for number in range(3):
+            with contextlib.ExitStack() as stack:
+                for rank, sim in enumerate(ranks):
+                    step = stack.enter_context(sim.step(number, time=number / 2))
+                    step.put("U", a[200 * rank : 200 * (rank + 1)] + number, offset=(200 * rank, 0))
+        stream = forebay.Stream("asked", group=two.path, timeout=20, transport=transport)
+        assert stream.evaluate("max(U)") == (a + 2).max()
+        assert stream.evaluate("max(gradient(U, y))", step=1) == np.gradient(a + 1, axis=0).max()
+        with pytest.raises(forebay.NotFound):
+            stream.evaluate("max(U)", step=7)
+
+        def asked(*given: str) -> str:
+            return run("eval", *given, "--group", two.path, "--transport", transport).stdout.strip()
+
+        assert asked("max(asked.U[0:200]) > 100") == "false"
+        assert float(asked("percentile(U, 99)", "--stream", "asked")) == np.percentile(a + 2, 99)
+        place = json.loads(asked("argmin(asked.U)", "--json"))
+        assert (place["step"], place["time"], place["value"]["index"]) == (
+            2,
+            1.0,
+            list(np.unravel_index((a + 2).argmin(), a.shape)),
+        )
+        every = json.loads(asked("count(asked.U > 1)", "--step", "0:", "--json"))
+        assert [told["value"] for told in every] == [int((a + n > 1).sum()) for n in range(3)]
+        for text, why in [
+            ("max(U)", "of which stream? Write stream.field"),
+            ("max(asked.U) > max(other.V)", "fields of several streams (asked, other)"),
+            ("max(asked.U", "found the end, expected an operator"),
+            ("max(asked.W)", "stream 'asked' has no field 'W'; it has U"),
+        ]:
+            failed = run("eval", text, "--group", two.path, code=1)
+            assert why in failed.stderr, failed.stderr
 
 
 def test_what_was_not_put_is_not_covered(two: forebay.LocalGroup) -> None:

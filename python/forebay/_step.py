@@ -102,8 +102,9 @@ class Step:
         """What an expression gives at this step: a number, a condition, or a `Place` (`None` if there are no numbers).
 
         `step.evaluate("count(sqrt(u**2 + v**2) > 3) / size(u)")`: names and precedence are those of NumPy; fields are those of this
-        step. Ghosts take no part; NaN is left out of aggregates; integers are computed in 64 bits, sums exactly. On the holder's
-        host elements are read where they lie; others are fetched. Waits for no other step.
+        step. Ghosts take no part; NaN is left out of aggregates; integers are computed in 64 bits, sums exactly. Where all blocks
+        that it takes are on this host, this process reads them where they lie; else the servers compute beside them, on threads of
+        the lowest priority, and nothing but the answer travels. Waits for no other step.
 
         `Invalid`, `NotFound`, `TypeMismatch`, `OutOfBounds` or `Unsupported` where the text is wrong: the message shows the column;
         `NotCovered` where elements were not put; `Torn` at a step that a rank left out; `Invalid` where an integer needs more

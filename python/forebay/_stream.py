@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from forebay import _arrays, _choices, _forebay, _options
+from forebay import _arrays, _choices, _expressions, _forebay, _options
 from forebay._consumer import Consumer
 from forebay._step import Step
 from forebay.status import StreamStatus
@@ -102,6 +102,15 @@ class Stream:
         """
         chosen = None if run is None else _arrays.integer(run, "run", low=1, bits=48)
         return Step(self._core.at(chosen, _arrays.integer(number, "number")))
+
+    def evaluate(self, text: str, *, step: int | None = None, run: int | None = None) -> _expressions.Value:
+        """What an expression gives at a step that is held: by default the newest, else the one of this number.
+
+        As `Step.evaluate`; the step is held until the answer is there. Errors are those of `Step.evaluate`, and of `latest` and
+        `at` where there is no such step.
+        """
+        with self.latest if step is None else self.at(run=run, number=step) as held:
+            return held.evaluate(text)
 
     def __getitem__(self, number: int) -> Step:
         return self.at(number=number)

@@ -14,7 +14,7 @@ use crate::Common;
 use crate::completion;
 use crate::output::Output;
 use clap_complete::ArgValueCompleter;
-use find::StepChoice;
+pub(crate) use find::{StepChoice, Wanted, each};
 use forebay_client::core::dtype::Dtype;
 use forebay_client::store::strided::Target;
 use forebay_client::{Error, ErrorKind, Result, Selection, Step};
@@ -74,7 +74,8 @@ struct Array {
 pub(crate) fn get(common: &Common, get: &Get, output: &Output) -> Result<ExitCode> {
     let format = format::chosen(get, output)?;
     let mut steps = Vec::new();
-    find::each(common, get, output, |step| {
+    let wanted = Wanted { stream: get.stream.clone(), fields: get.fields.clone(), step: get.step };
+    each(common, &wanted, output, |step| {
         steps.push(read(&step, get)?);
         Ok(())
     })?;

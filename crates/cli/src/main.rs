@@ -7,6 +7,7 @@ mod config;
 mod contracts;
 mod doctor;
 mod duration;
+mod eval;
 mod get;
 mod group;
 mod heal;
@@ -100,6 +101,7 @@ enum Command {
     Ls(ls::Ls),
     Contracts(contracts::Contracts),
     Get(get::Get),
+    Eval(eval::Eval),
     Watch(watch::Watch),
     Wait(wait::Wait),
     /// Create, destroy and look at pipelines
@@ -170,6 +172,7 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Contracts(contracts) => contracts::contracts(common, &contracts, output),
         Command::Ls(ls) => ls::ls(common, &ls, output),
         Command::Get(get) => get::get(common, &get, output),
+        Command::Eval(eval) => eval::eval(common, &eval, output),
         Command::Watch(watch) => watch::watch(common, &watch, output),
         Command::Wait(wait) => wait::wait(common, &wait, output),
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),

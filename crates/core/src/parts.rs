@@ -149,6 +149,43 @@ pub fn shown_of(needed: &Selection, records: &[BlockRecord]) -> Vec<(usize, Exte
     shown
 }
 
+/// Which of these blocks of a field hold which elements of a selection: by their places, with regions of the selection that have
+/// no element in common. Blocks without a place and those of other levels than this hold none.
+pub fn holders_of(selection: &Selection, level: u32, records: &[BlockRecord]) -> Vec<(usize, Region)> {
+    let within = |(index, record): (usize, &BlockRecord)| {
+        let is_placed = record.level == level && record.extent.offset().is_some();
+        is_placed.then(|| Some((index, selection.within(&record.extent.interior())?))).flatten()
+    };
+    let found = records.iter().enumerate().filter_map(within);
+    let has_gaps = |(index, _): &(usize, Region)| {
+        records.get(*index).is_some_and(|record| record.extent.step().is_some())
+    };
+    let (with_gaps, mut held): (Vec<_>, Vec<_>) = found.partition(has_gaps);
+    if with_gaps.is_empty() {
+        // Interiors are disjoint.
+        return held;
+    }
+    // Other parts of the same block may have some of their elements, too.
+    let block_of = |index: usize| records.get(index).map(|record| (record.key.rank, record.key.number));
+    let mut known: HashMap<Option<(u32, u64)>, Vec<Region>> = HashMap::new();
+    for (index, part) in &held {
+        known.entry(block_of(*index)).or_default().push(part.clone());
+    }
+    for (index, part) in with_gaps {
+        let holds = |record: &BlockRecord| record.extent.selection().holds(&selection.part(&part));
+        if !records.get(index).is_some_and(holds) {
+            continue;
+        }
+        let known = known.entry(block_of(index)).or_default();
+        let pieces = known.iter().fold(vec![part], |pieces, known| {
+            pieces.iter().flat_map(|piece| piece.subtract(known)).collect()
+        });
+        known.extend(pieces.iter().cloned());
+        held.extend(pieces.into_iter().map(|piece| (index, piece)));
+    }
+    held
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

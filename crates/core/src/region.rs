@@ -167,6 +167,55 @@ impl fmt::Display for Region {
     }
 }
 
+/// Cuts a shape, in row-major order, into boxes of at most so many elements. A box has all of the dimensions behind the one that is
+/// cut, and one index of those before it.
+#[derive(Debug)]
+pub struct Boxes {
+    shape: Dims,
+    /// The dimension that is cut into runs; those before it are taken one index at a time.
+    cut: usize,
+    /// How many indices of it make a run.
+    run: u64,
+    /// Where the next box begins; `None` at the end.
+    next: Option<Dims>,
+}
+
+impl Boxes {
+    /// Of an array of this shape. Without elements there is no box; without dimensions there is one.
+    pub fn new(shape: &[u64], most: u64) -> Boxes {
+        let mut cut = shape.len().saturating_sub(1);
+        let mut inner = 1u64;
+        while cut > 0 && inner.checked_mul(shape[cut]).is_some_and(|inner| inner <= most) {
+            inner *= shape[cut];
+            cut -= 1;
+        }
+        let next = (!shape.contains(&0)).then(|| shape.iter().map(|_| 0).collect());
+        Boxes { shape: shape.into(), cut, run: (most / inner.max(1)).max(1), next }
+    }
+}
+
+impl Iterator for Boxes {
+    type Item = Region;
+
+    fn next(&mut self) -> Option<Region> {
+        let first = self.next.take()?;
+        let Some(extent) = self.shape.get(self.cut).copied() else { return Region::whole(&[]).ok() };
+        let mut shape = self.shape.clone();
+        shape[..self.cut].fill(1);
+        shape[self.cut] = self.run.min(extent - first[self.cut]);
+        let mut after = first.clone();
+        after[self.cut] += shape[self.cut];
+        for d in (1..=self.cut).rev() {
+            if after[d] == self.shape[d] {
+                after[d] = 0;
+                after[d - 1] += 1;
+            }
+        }
+        self.next = (after[0] < self.shape[0]).then_some(after);
+        Region::new(&first, &shape).ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +241,30 @@ mod tests {
                 .collect();
         }
         all.into_iter().collect()
+    }
+
+    #[test]
+    fn boxes_are_small_and_in_order() {
+        for (shape, most) in [
+            (vec![3, 5, 7], 1 << 17),
+            (vec![2, 1 << 20, 3], 1 << 17),
+            (vec![3 << 20], 1 << 20),
+            (vec![2, 2, 700_000], 1 << 18),
+            (vec![1, 1, 1, 1 << 18, 5], 1 << 16),
+            (vec![1 << 20, 1], 1 << 19),
+            (vec![], 4),
+        ] {
+            let volume: u64 = shape.iter().product();
+            let mut at = 0;
+            for piece in Boxes::new(&shape, most) {
+                let first = (0..shape.len()).fold(0, |at, d| at * shape[d] + piece.offset()[d]);
+                assert_eq!(first, at, "{shape:?}: {piece} does not follow");
+                assert!(piece.volume() <= most, "{shape:?}: {piece}");
+                at += piece.volume();
+            }
+            assert_eq!(at, volume);
+        }
+        assert_eq!(Boxes::new(&[3, 0], 4).count(), 0);
     }
 
     proptest! {

@@ -1,10 +1,13 @@
 //! Selections: every so many elements of a box.
 
-use crate::region::{Dims, Region};
+use crate::region::{Dims, MAX_NDIM, Region};
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Every `step[d]`-th element of a box. All three have as many numbers as the array has dimensions; no step is 0.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(Dims, Dims, Dims)", into = "(Dims, Dims, Dims)")]
 pub struct Selection {
     /// The first element in each dimension.
     pub offset: Dims,
@@ -12,6 +15,32 @@ pub struct Selection {
     pub shape: Dims,
     /// The distance between them.
     pub step: Dims,
+}
+
+impl TryFrom<(Dims, Dims, Dims)> for Selection {
+    type Error = Error;
+
+    /// What another process says is checked: lengths, distances, and that the box it spans is possible.
+    fn try_from((offset, shape, step): (Dims, Dims, Dims)) -> Result<Selection> {
+        let selection = Selection { offset, shape, step };
+        let ndim = selection.shape.len();
+        let is_possible = ndim <= MAX_NDIM
+            && [&selection.offset, &selection.step].into_iter().all(|dims| dims.len() == ndim)
+            && !selection.step.contains(&0);
+        let span: Option<Dims> =
+            is_possible.then(|| (0..ndim).map(|d| selection.extent(d)).collect()).flatten();
+        let span = span.and_then(|span| Region::new(&selection.offset, &span).ok());
+        match span {
+            Some(_) => Ok(selection),
+            None => Err(Error::out_of_bounds("a selection that no array has")),
+        }
+    }
+}
+
+impl From<Selection> for (Dims, Dims, Dims) {
+    fn from(selection: Selection) -> Self {
+        (selection.offset, selection.shape, selection.step)
+    }
 }
 
 impl Selection {

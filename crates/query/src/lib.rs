@@ -2,13 +2,14 @@
 //!
 //! Pure functions and state machines: no input, no output, no clocks. A text becomes a tree ([`syntax`]); where the fields are known
 //! that it names ([`schema`]), the tree becomes a plan ([`mod@check`], [`plan`]) of [`value`]s. An [`evaluation`] of a plan at a step asks
-//! those that hold its fields in rounds, and merges what they [`gather`]; what bounds alone decide nobody reads ([`interval`]). What
-//! came before stands in [`time`].
+//! those that hold its [`pieces`] in rounds, and merges what they [`gather`]; what bounds alone decide nobody reads ([`interval`]).
+//! What came before stands in [`time`].
 
 pub mod check;
 pub mod evaluation;
 pub mod gather;
 pub mod interval;
+pub mod pieces;
 pub mod plan;
 pub mod schema;
 pub mod syntax;

@@ -9,6 +9,7 @@
 //! - `draining`: how a server gives all that it has to the others, and leaves;
 //! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
+//! - `evaluation`: expressions, evaluated beside the blocks;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
@@ -16,6 +17,7 @@ mod application;
 mod context;
 mod directory;
 mod draining;
+mod evaluation;
 mod held;
 mod members;
 mod node;

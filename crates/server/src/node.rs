@@ -7,6 +7,8 @@
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
 //! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
 //! - [`directory`], [`replication`], [`space`]: the same for what ranks end, for copies, and for the space; what waits for them;
+//! - [`evaluation`]: expressions, evaluated by the servers that hold something of their fields;
+//! - [`fetching`], [`held_bytes`]: bytes of blocks that this server reads, of others and of its own;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
@@ -15,6 +17,9 @@ mod decisions;
 mod departures;
 mod directory;
 mod dispatch;
+mod evaluation;
+mod fetching;
+mod held_bytes;
 mod locations;
 mod pipelines;
 mod replication;
@@ -22,10 +27,13 @@ mod space;
 mod takeover;
 
 use connections::Connections;
+pub(crate) use evaluation::Evaluating;
+pub(crate) use held_bytes::HeldBytes;
 pub(crate) use replication::copies_late;
 
 use crate::context::{Common, Context};
 use crate::directory::Directory;
+use crate::evaluation::{Connections as ReadConnections, Pool};
 use crate::options::ServerOptions;
 use crate::pipelines::{Pipelines, StreamEvent};
 use crate::questions::{Answer, QuestionSubject};
@@ -67,6 +75,10 @@ pub(crate) struct Node {
     pub(crate) me: Weak<Node>,
     /// Locked before `store`, never the other way round.
     pub(crate) state: Mutex<Components>,
+    /// What computes for evaluations.
+    pub(crate) pool: Pool,
+    /// Connections to servers whose blocks are read.
+    read_from: ReadConnections,
 }
 
 impl Deref for Node {
@@ -144,7 +156,13 @@ impl Node {
             leaves: Watched::new(false),
             spawner,
         };
-        let node = Arc::new_cyclic(|me| Node { shared: shared(me), me: me.clone(), state: Mutex::default() });
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let node = Arc::new_cyclic(|me| {
+            let shared = shared(me);
+            let pool = Pool::new(if shared.environment.has_threads() { threads } else { 0 });
+            let read_from = ReadConnections::default();
+            Node { shared, me: me.clone(), state: Mutex::default(), pool, read_from }
+        });
         node.cluster.dial_all();
         (node, spawns)
     }

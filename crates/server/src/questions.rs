@@ -5,6 +5,7 @@ use forebay_core::Result;
 use forebay_core::ids::{DescriptionNumber, ServerId};
 use forebay_core::steps::ReadersThere;
 use forebay_wire::drive::DriveAnswer;
+use forebay_wire::evaluation::Answers;
 use forebay_wire::peer::streams::JoinedRun;
 use tokio::sync::oneshot;
 
@@ -19,6 +20,8 @@ pub(crate) enum Answer {
     Described(Result<DescriptionNumber>),
     /// What became of what a rank wanted of a pipeline.
     Driven(Result<DriveAnswer>),
+    /// The answers to an inquiry.
+    Evaluated(Box<Result<Answers>>),
     /// Which readers take part in a run.
     Readers(ReadersThere),
     /// Another server is to be asked.

@@ -3,6 +3,7 @@
 //! - this module: the greeting, and how a session of any role ([`role_session`]) is served;
 //! - [`client`]: a client's connection, as all sessions use it;
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
+//! - [`evaluations`]: expressions that a client asks for once;
 //! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
 //! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection.
 
@@ -10,6 +11,7 @@ mod admin;
 mod client;
 mod consumer;
 mod driving;
+mod evaluations;
 mod fetch;
 mod open_step;
 mod payload;

@@ -11,8 +11,10 @@
 //! - [`value`]: what is in registers;
 //! - [`chunk_sum`]: the exact sum of a chunk;
 //! - [`reducer`]: what is gathered of chunks;
-//! - [`gather`]: the answer to a question, of a window.
+//! - [`gather`]: the answer to a question, of a window;
+//! - [`arrays`]: the same of a piece, whose bytes are shown.
 
+mod arrays;
 mod chunk_sum;
 mod gather;
 mod kernels;
@@ -25,6 +27,7 @@ mod tests;
 mod value;
 mod window;
 
+pub use arrays::{Shown, gather_piece};
 pub use gather::{gather, nothing};
 pub use window::{FieldArray, Window};
 

@@ -10,6 +10,7 @@
 //! - [`comm`]: the protocol between the workers of a pipeline;
 //! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
+//! - [`evaluation`]: what several of them say of expressions;
 //! - [`datagram`]: what servers say past connections;
 //! - `testing`: values of all messages, for tests (feature `testing`).
 
@@ -18,6 +19,7 @@ pub mod comm;
 pub mod connection;
 pub mod datagram;
 pub mod drive;
+pub mod evaluation;
 pub mod execution;
 pub mod frame;
 pub mod handshake;

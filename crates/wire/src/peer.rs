@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod directory;
+pub mod evaluation;
 pub mod pipelines;
 pub mod replication;
 mod size;
@@ -30,6 +31,8 @@ pub enum PeerMessage {
     Space(space::Message),
     /// About pipelines.
     Pipelines(pipelines::Message),
+    /// About evaluations of expressions.
+    Evaluation(evaluation::Message),
 }
 
 macro_rules! of_protocol {
@@ -59,4 +62,5 @@ of_protocol! {
     Directory(directory),
     Space(space),
     Pipelines(pipelines),
+    Evaluation(evaluation),
 }

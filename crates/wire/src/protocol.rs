@@ -74,6 +74,8 @@ protocols! {
     SpaceDirectory = 20, "space-directory";
     /// Servers, about pipelines: [`crate::peer::pipelines`].
     Pipelines = 21, "pipelines";
+    /// Servers, about evaluations of expressions: [`crate::peer::evaluation`].
+    Evaluation = 22, "evaluation";
 }
 
 /// A message of a protocol.

@@ -57,6 +57,7 @@ macro_rules! for_each_message {
             $crate::peer::directory::Message,
             $crate::peer::space::Message,
             $crate::peer::pipelines::Message,
+            $crate::peer::evaluation::Message,
             $crate::comm::CommMessage
         }
     };

@@ -57,6 +57,7 @@ fn messages_of(protocol: Protocol) -> Section {
         Protocol::Directory => section! { "message": peer::directory::Message },
         Protocol::SpaceDirectory => section! { "message": peer::space::Message },
         Protocol::Pipelines => section! { "message": peer::pipelines::Message },
+        Protocol::Evaluation => section! { "message": peer::evaluation::Message },
     }
 }
 

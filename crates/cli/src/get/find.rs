@@ -1,7 +1,6 @@
 //! The steps that are asked for. Those that are held are looked at without a word to the simulation; for one that is still to
 //! come, a reader is attached.
 
-use super::Get;
 use crate::Common;
 use crate::output::Output;
 use forebay_client::core::contract::{Need, Needs};
@@ -14,9 +13,17 @@ use std::time::{Duration, Instant};
 /// How long a step may be waited for unless somebody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Which steps of which stream are read, and which fields of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) stream: String,
+    pub(crate) fields: Vec<String>,
+    pub(crate) step: StepChoice,
+}
+
 /// Which steps are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StepChoice {
+pub(crate) enum StepChoice {
     Oldest,
     Latest,
     Next,
@@ -30,7 +37,7 @@ pub(super) enum StepChoice {
 }
 
 impl StepChoice {
-    pub(super) fn parse(text: &str) -> std::result::Result<StepChoice, String> {
+    pub(crate) fn parse(text: &str) -> std::result::Result<StepChoice, String> {
         let bad = || format!("'{text}' is no step: write a number, oldest, latest, next, or A:B or A:B:STEP");
         let number = |text: &str| text.trim().parse::<StepNumber>().map_err(|_| bad());
         let bound = |text: &str| if text.trim().is_empty() { Ok(None) } else { number(text).map(Some) };
@@ -54,23 +61,23 @@ impl StepChoice {
 }
 
 /// Does something with each of the steps that are asked for. Waits for one that has not come yet.
-pub(super) fn each(
+pub(crate) fn each(
     common: &Common,
-    get: &Get,
+    wanted: &Wanted,
     output: &Output,
     mut act: impl FnMut(Step) -> Result<()>,
 ) -> Result<()> {
     let group = common.group_options()?;
     let status = Admin::open(&group)?.status()?;
-    let stream = status.stream(&get.stream);
+    let stream = status.stream(&wanted.stream);
     if let Some(stream) = stream
-        && get.step != StepChoice::Next
+        && wanted.step != StepChoice::Next
     {
-        check_offered(stream, get)?;
+        check_offered(stream, wanted)?;
     }
-    let search = Search { common, get, run: stream.map_or(0, |stream| stream.run) };
+    let search = Search { common, wanted, run: stream.map_or(0, |stream| stream.run) };
     let latest = stream.and_then(|stream| stream.latest);
-    let found = match (get.step, latest) {
+    let found = match (wanted.step, latest) {
         (StepChoice::Range { .. }, _) => return search.held_range(&mut act),
         (StepChoice::Oldest, Some(_)) => search.first_held()?,
         (StepChoice::Latest, Some(_)) => search.last_held()?,
@@ -82,10 +89,12 @@ pub(super) fn each(
     }
     let patience = common.timeout.unwrap_or(PATIENCE);
     match stream {
-        None => output
-            .remark(&format!("nobody has opened stream '{}' yet: waiting, {patience:?} at most", get.stream)),
-        Some(stream) if matches!(get.step, StepChoice::Oldest | StepChoice::Latest) => {
-            let text = format!("no step of stream '{}' is held that has {}", get.stream, search.fields());
+        None => output.remark(&format!(
+            "nobody has opened stream '{}' yet: waiting, {patience:?} at most",
+            wanted.stream
+        )),
+        Some(stream) if matches!(wanted.step, StepChoice::Oldest | StepChoice::Latest) => {
+            let text = format!("no step of stream '{}' is held that has {}", wanted.stream, search.fields());
             if stream.is_over() && stream.held.blocks > 0 {
                 return Err(Error::not_found(format!("{text}, and it has {}", stream.phase)));
             }
@@ -99,19 +108,19 @@ pub(super) fn each(
 /// A search for steps.
 struct Search<'a> {
     common: &'a Common,
-    get: &'a Get,
+    wanted: &'a Wanted,
     /// The latest run: of earlier ones there may be steps that somebody still holds.
     run: u64,
 }
 
 impl Search<'_> {
     fn needs(&self) -> Needs {
-        Needs::Fields(self.get.fields.iter().map(|field| Need::new(field)).collect())
+        Needs::Fields(self.wanted.fields.iter().map(|field| Need::new(field)).collect())
     }
 
     /// The stream, as it is looked at without a word to the simulation.
     fn stream(&self) -> Result<Stream> {
-        Ok(Stream::open(&self.common.group_options()?, &self.get.stream)?.needing(self.needs()))
+        Ok(Stream::open(&self.common.group_options()?, &self.wanted.stream)?.needing(self.needs()))
     }
 
     fn held(&self) -> Result<HeldSteps> {
@@ -132,7 +141,7 @@ impl Search<'_> {
     /// Whether a step is of the latest run and has all the fields: they may be offered at different steps.
     fn is_readable(&self, step: &Step) -> bool {
         let has = |name: &String| step.fields().any(|field| field.field.name == *name);
-        step.report().id.run >= self.run && self.get.fields.iter().all(has)
+        step.report().id.run >= self.run && self.wanted.fields.iter().all(has)
     }
 
     fn first_held(&self) -> Result<Option<Step>> {
@@ -177,7 +186,7 @@ impl Search<'_> {
 
     /// The steps of a range that are held.
     fn held_range(&self, act: &mut impl FnMut(Step) -> Result<()>) -> Result<()> {
-        let StepChoice::Range { first, end, every } = self.get.step else { return Ok(()) };
+        let StepChoice::Range { first, end, every } = self.wanted.step else { return Ok(()) };
         let (mut held, mut origin, mut found) = (Vec::new(), first, false);
         for step in self.held()? {
             let step = step?;
@@ -202,21 +211,21 @@ impl Search<'_> {
         };
         Err(Error::not_found(format!(
             "stream '{}' holds none of the steps that --step names with {}: {held}",
-            self.get.stream,
+            self.wanted.stream,
             self.fields()
         )))
     }
 
     /// A step that nobody holds yet.
     fn to_come(&self, patience: Duration) -> Result<Step> {
-        let get = self.get;
-        let start = if get.step == StepChoice::Next { Start::Next } else { Start::Oldest };
+        let wanted = self.wanted;
+        let start = if wanted.step == StepChoice::Next { Start::Next } else { Start::Oldest };
         let consumer = Consumer::open(&ConsumerOptions {
             needs: self.needs(),
             start,
             window: 2,
             group: self.common.group_options()?,
-            ..ConsumerOptions::new(&get.stream)
+            ..ConsumerOptions::new(&wanted.stream)
         })?;
         let deadline = Instant::now() + patience;
         loop {
@@ -225,7 +234,7 @@ impl Search<'_> {
             if !self.is_readable(&step) {
                 continue;
             }
-            match get.step {
+            match wanted.step {
                 StepChoice::Number(number) if step.number() > number => {
                     let nearest = format!("the first that can be read after it is {}", step.number());
                     return Err(self.not_held(number, &nearest));
@@ -239,16 +248,16 @@ impl Search<'_> {
     /// The error of one that did not come in time, with what was waited for.
     fn late(&self, mut error: Error, patience: Duration) -> Error {
         if error.kind == ErrorKind::Timeout {
-            let wanted = match self.get.step {
+            let wanted = match self.wanted.step {
                 StepChoice::Number(number) => format!("step {number}"),
                 _ => "the next step".to_owned(),
             };
             let status = self.common.group_options().and_then(|group| Admin::open(&group)?.status());
-            let last = status.ok().and_then(|status| status.stream(&self.get.stream)?.last_closed);
+            let last = status.ok().and_then(|status| status.stream(&self.wanted.stream)?.last_closed);
             let last = last.map_or("none has".to_owned(), |last| format!("the last was {last}"));
             error.text = format!(
                 "{wanted} of stream '{}' has not come within {patience:?}: {last}; give it longer with --timeout",
-                self.get.stream
+                self.wanted.stream
             );
         }
         error
@@ -257,35 +266,35 @@ impl Search<'_> {
     fn not_held(&self, number: StepNumber, nearest: &str) -> Error {
         Error::not_found(format!(
             "step {number} of stream '{}' is not kept, or does not have {}: {nearest}",
-            self.get.stream,
+            self.wanted.stream,
             self.fields()
         ))
     }
 
     /// The fields that are asked for, as messages name them.
     fn fields(&self) -> String {
-        let are = if self.get.fields.len() == 1 { "field" } else { "fields" };
-        format!("{are} '{}'", self.get.fields.join("' and '"))
+        let are = if self.wanted.fields.len() == 1 { "field" } else { "fields" };
+        format!("{are} '{}'", self.wanted.fields.join("' and '"))
     }
 }
 
 /// An error if it is known that nothing can be read, so that nobody waits for it.
-fn check_offered(stream: &StreamStatus, get: &Get) -> Result<()> {
+fn check_offered(stream: &StreamStatus, wanted: &Wanted) -> Result<()> {
     if stream.is_over() && stream.held.blocks == 0 {
         return Err(Error::not_found(format!(
             "stream '{}' has {}, and keeps none of its steps: open its producers with keep=1, or more, to look at it \
              afterwards",
-            get.stream, stream.phase
+            wanted.stream, stream.phase
         )));
     }
     let offers = |field: &String| stream.fields.iter().any(|known| known.name == *field);
     // When a step has been closed all fields are known.
     let all_are_known = stream.steps.closed > 0 && !stream.details_left_out;
-    if let Some(field) = get.fields.iter().find(|field| all_are_known && !offers(field)) {
+    if let Some(field) = wanted.fields.iter().find(|field| all_are_known && !offers(field)) {
         let offered: Vec<&str> = stream.fields.iter().map(|field| &field.name[..]).collect();
         return Err(Error::not_found(format!(
             "stream '{}' has no field '{field}'; it has {}",
-            get.stream,
+            wanted.stream,
             offered.join(", ")
         )));
     }

@@ -9,12 +9,13 @@ use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
 use forebay_core::coverage;
 use forebay_core::ids::Epoch;
+use forebay_core::parts::holders_of;
 use forebay_core::region::Region;
 use forebay_core::selection::Selection;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_query::pieces::Copied;
 use forebay_store::strided::Target;
 use forebay_wire::client::reading::Part;
-use std::collections::HashMap;
 
 /// What blocks are read from.
 pub(crate) struct BlockSource<'a> {
@@ -72,32 +73,8 @@ pub(crate) fn covered<'a>(
     selection: &Selection,
 ) -> Result<Vec<(&'a BlockRecord, Region)>> {
     field.span_of(selection)?;
-    let placed = blocks.iter().filter(|block| block.level == 0 && block.extent.offset().is_some());
-    let (with_gaps, dense): (Vec<_>, Vec<_>) = placed.partition(|block| block.extent.step().is_some());
-    let within = |block: &BlockRecord| selection.within(&block.extent.interior());
-    // Their interiors are disjoint.
-    let mut parts: Vec<_> = dense.into_iter().filter_map(|block| Some((block, within(block)?))).collect();
-    if with_gaps.is_empty() {
-        return Ok(parts);
-    }
-    // Other parts of the same block may have some of their elements, too.
-    let mut known: HashMap<(u32, u64), Vec<Region>> = HashMap::new();
-    for (block, part) in &parts {
-        known.entry((block.key.rank, block.key.number)).or_default().push(part.clone());
-    }
-    for block in with_gaps {
-        let Some(part) = within(block) else { continue };
-        if !block.extent.selection().holds(&selection.part(&part)) {
-            continue;
-        }
-        let known = known.entry((block.key.rank, block.key.number)).or_default();
-        let pieces = known.iter().fold(vec![part], |pieces, known| {
-            pieces.iter().flat_map(|piece| piece.subtract(known)).collect()
-        });
-        known.extend(pieces.iter().cloned());
-        parts.extend(pieces.into_iter().map(|piece| (block, piece)));
-    }
-    Ok(parts)
+    let held = holders_of(selection, 0, blocks);
+    Ok(held.into_iter().filter_map(|(index, part)| Some((blocks.get(index)?, part))).collect())
 }
 
 /// The same, where together they hold all of it.
@@ -127,27 +104,53 @@ pub(crate) fn parts<'a>(
 
 /// Reads a part of a block; gives it back if it has to be fetched.
 fn read_part(
-    &BlockSource { pool, term, .. }: &BlockSource<'_>,
+    from: &BlockSource<'_>,
     field: &Field,
     block: &BlockRecord,
     selection: &Selection,
     part: &Region,
     target: &mut Target<'_>,
 ) -> Result<Option<RemotePart>> {
-    let (stored, low) = (block.extent.stored_shape(), block.extent.ghost_low());
-    let Some(Selection { mut offset, step, .. }) = block.extent.selection().place_of(&selection.part(part))
-    else {
+    let low = block.extent.ghost_low();
+    let Some(mut place) = block.extent.selection().place_of(&selection.part(part)) else {
         return Err(Error::internal("a block does not hold what was found in it"));
     };
-    offset.iter_mut().zip(&low).for_each(|(offset, low)| *offset += low);
+    place.offset.iter_mut().zip(&low).for_each(|(offset, low)| *offset += low);
+    read_place(from, field.dtype.size(), block, &place, part, target)
+}
+
+/// Reads elements of a block's array as it is stored, to a region of the array that is filled; gives it back if it has to be fetched.
+fn read_place(
+    &BlockSource { pool, term, .. }: &BlockSource<'_>,
+    element: usize,
+    block: &BlockRecord,
+    place: &Selection,
+    region: &Region,
+    target: &mut Target<'_>,
+) -> Result<Option<RemotePart>> {
+    let stored = block.extent.stored_shape();
+    let Selection { offset, step, .. } = place;
     if let Some(inline) = &block.inline {
-        return target.fill_from_slice(inline, &stored, &offset, &step).map(|()| None);
+        return target.fill_from_slice(inline, &stored, offset, step).map(|()| None);
     }
     if let Some(arena) = pool.arena(&block.location, term)? {
         let (mapping, start) = arena.show_all(block.location.offset, block.location.bytes)?;
-        return target.fill_from_mapping(&mapping, start, &stored, &offset, &step).map(|()| None);
+        return target.fill_from_mapping(&mapping, start, &stored, offset, step).map(|()| None);
     }
-    let (location, element) = (block.location, field.dtype.size());
-    let (region, part) = (part.clone(), Part { offset, shape: part.shape().into(), step });
-    Ok(Some(RemotePart { location, stored, element, part, region }))
+    let part = Part { offset: offset.clone(), shape: region.shape().into(), step: step.clone() };
+    Ok(Some(RemotePart { location: block.location, stored, element, part, region: region.clone() }))
+}
+
+/// Copies elements of several blocks to where they belong in an array.
+pub(crate) fn copy(
+    from: &BlockSource<'_>,
+    copies: &[Copied],
+    element: usize,
+    target: &mut Target<'_>,
+) -> Result<()> {
+    let mut remote = Vec::new();
+    for Copied { record, from: place, to } in copies {
+        remote.extend(read_place(from, element, record, place, to, &mut target.part(to)?)?);
+    }
+    fetch_all(from.pool, &remote, target, |_, error| error.during(from.step.clone()))
 }

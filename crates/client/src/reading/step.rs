@@ -8,7 +8,7 @@ use crate::reading::block_bytes::BytesSource;
 use crate::reading::block_lookup::{LookupCache, Records, find_records};
 use crate::reading::block_view::{BlockBytes, BlockView};
 use crate::reading::buffers::Buffer;
-use crate::reading::held_steps::{HeldSteps, Hold};
+use crate::reading::held_steps::{HeldSteps, Hold, StepSource};
 use crate::reading::seat::Seat;
 use crate::reading::seen::{SeenBlock, check_needed, needed, seen_of};
 use crate::reading::share::Share;
@@ -20,7 +20,7 @@ use forebay_core::ids::{Epoch, StepId, StepNumber};
 use forebay_core::region::Region;
 use forebay_core::selection::Selection;
 use forebay_core::stats::Stats;
-use forebay_core::steps::{FieldReport, StepReport};
+use forebay_core::steps::{AttachmentId, FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Element;
 use forebay_store::strided::Target;
@@ -274,6 +274,18 @@ impl Step {
     ) -> Result<BlockBytes> {
         let element = field.dtype.size() as u64;
         BytesSource { pool: &self.held.pool, term: self.told_of(field).2, hold, element }.bytes(block)
+    }
+
+    /// Whether a block lies in memory of this host.
+    pub(super) fn is_here(&self, field: &Field, record: &BlockRecord) -> Result<bool> {
+        Ok(self.held.pool.arena(&record.location, self.told_of(field).2)?.is_some())
+    }
+
+    /// The server that told a consumer of it, and as which attachment.
+    pub(super) fn consumer_source(&self) -> Option<(StepSource, AttachmentId)> {
+        let source = self.held.source();
+        let attachment = source.attachment()?;
+        Some((source, attachment))
     }
 
     /// Copies exactly the selected elements of a field into `target`, or fails and says what is missing.

@@ -77,7 +77,8 @@ impl Checker<'_> {
         };
         let planned = self.planned(index)?;
         let domain = self.builder.fields[planned].domain;
-        let aggregate = Aggregate { domain, measure: Measure::Covered, program: Program::default() };
+        let aggregate =
+            Aggregate { domain, field: planned, measure: Measure::Covered, program: Program::default() };
         self.property(aggregate, Reduction::Covered, arguments, Kind::Integer)
     }
 
@@ -87,7 +88,7 @@ impl Checker<'_> {
         let mask = self.filter(filter, elements)?;
         let measure = if mask.is_some() { Measure::Count } else { Measure::Size };
         let program = Program::of(self.builder.instructions(), None, mask.map(|mask| mask.register));
-        let aggregate = Aggregate { domain: elements.domain, measure, program };
+        let aggregate = self.gathered_of(elements, measure, program);
         self.property(aggregate, Reduction::Size, arguments, Kind::Integer)
     }
 
@@ -141,7 +142,17 @@ impl Checker<'_> {
     fn numbers(&mut self, elements: Elements, filter: Option<NodeId>, measure: Measure) -> Result<Aggregate> {
         let mask = self.filter(filter, elements)?.map(|mask| mask.register);
         let program = Program::of(self.builder.instructions(), Some(elements.register), mask);
-        Ok(Aggregate { domain: elements.domain, measure, program })
+        Ok(self.gathered_of(elements, measure, program))
+    }
+
+    /// An aggregate of these elements.
+    fn gathered_of(&self, elements: Elements, measure: Measure, program: Program) -> Aggregate {
+        let field = program.fields().first().copied().unwrap_or_else(|| {
+            // All of them are counted, whatever they are.
+            let all = Program::of(self.builder.instructions(), Some(elements.register), None);
+            all.fields().first().copied().unwrap_or(0)
+        });
+        Aggregate { domain: elements.domain, field: field.into(), measure, program }
     }
 
     /// An aggregate of conditions.
@@ -166,7 +177,7 @@ impl Checker<'_> {
             mask = self.each(op, Lane::Mask, elements.domain, span)?;
         }
         let program = Program::of(self.builder.instructions(), None, Some(mask.register));
-        let aggregate = Aggregate { domain: elements.domain, measure, program };
+        let aggregate = self.gathered_of(elements, measure, program);
         self.property(aggregate, reduction, arguments, Kind::Integer)
     }
 

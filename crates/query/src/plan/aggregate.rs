@@ -86,6 +86,8 @@ pub enum Property {
 pub struct Aggregate {
     /// Which elements, by their place among the domains.
     pub domain: usize,
+    /// The field whose blocks say where they are, by its place among the fields of the plan.
+    pub field: usize,
     /// What is gathered.
     pub measure: Measure,
     /// What is computed of each element before.

@@ -22,6 +22,7 @@ impl Node {
                 self.with_space(state, |space, cx, group| space.on_message(cx, group, from, message));
             }
             PeerMessage::Pipelines(message) => self.on_pipelines(state, from, message),
+            PeerMessage::Evaluation(message) => self.on_evaluation(state, from, message),
         }
     }
 
@@ -363,6 +364,7 @@ impl Node {
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
+        self.read_from.forget(peer);
         self.places_told(state);
         self.drain(state);
     }

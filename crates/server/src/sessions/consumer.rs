@@ -1,6 +1,7 @@
 //! A reader's connection: attaches to a stream, is told of steps, releases them; and reads blocks.
 
 use super::client::{Client, log_unanswered};
+use super::evaluations::Evaluations;
 use super::payload;
 use super::reading::Reading;
 use super::role_session::{RoleSession, not_spoken};
@@ -8,7 +9,7 @@ use crate::node::{Components, Node};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::steps::{
-    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Sharer, Situation, Start,
+    Arrival, Attachment, AttachmentId, CohortRank, Coming, Effect, Sharer, Situation, Start, StepReport,
     StreamCoordinator,
 };
 use forebay_core::{Error, Result};
@@ -24,6 +25,7 @@ use tokio::time::timeout;
 pub(super) struct Session {
     client: Client,
     attachments: Vec<Attached>,
+    evaluations: Evaluations,
     reading: Reading,
 }
 
@@ -50,7 +52,7 @@ impl RoleSession for Session {
         let request = frame.header.request;
         let failed = match frame.protocol()? {
             Protocol::Consumer => {
-                let answer = self.on_request(frame.message()?).await;
+                let answer = self.on_request(request, frame.message()?).await;
                 self.client.finish_reading(request, answer)?
             }
             Protocol::Reading => self.reading.on_frame(&self.client, &frame).await?,
@@ -73,10 +75,11 @@ impl RoleSession for Session {
 
 impl Session {
     pub(super) fn new(client: Client) -> Session {
-        Session { client, attachments: Vec::new(), reading: Reading::default() }
+        let (evaluations, reading) = (Evaluations::default(), Reading::default());
+        Session { client, attachments: Vec::new(), evaluations, reading }
     }
 
-    async fn on_request(&mut self, request: Request) -> Result<Option<Reply>> {
+    async fn on_request(&mut self, number: u64, request: Request) -> Result<Option<Reply>> {
         match request {
             Request::Attach(attach) => self.attach(*attach).await.map(Some),
             Request::Release { attachment, run, step, pinned, gives_back: false } => {
@@ -95,6 +98,10 @@ impl Session {
             }
             Request::Look { attachment } => Ok(Some(Reply::Situation(Box::new(self.look(attachment))))),
             Request::Need { attachment, needs } => self.change_needs(attachment, *needs).await.map(Some),
+            Request::Evaluate { attachment, run, step, text } => {
+                let report = self.report_of(attachment, run, step)?;
+                self.evaluations.begin(&self.client, number, report, text)
+            }
             Request::Detach { attachment, held, failed } => {
                 self.close_attachment(attachment, &held, failed);
                 Ok(Some(Reply::Done))
@@ -301,6 +308,14 @@ impl Session {
         let coordinator = found.and_then(|attached| state.coordination.get(&attached.stream));
         let reader = found.and_then(|attached| attached.rank);
         coordinator.map(|stream| stream.situation_of(id, reader)).unwrap_or_default()
+    }
+
+    /// A step that the reader holds.
+    fn report_of(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> Result<StepReport> {
+        let attached = self.find(id).ok_or_else(|| Error::not_found("the reader is not attached"))?;
+        let state = self.client.node.state.lock();
+        let gone = || Error::not_found(format!("nothing is known of stream '{}'", attached.stream));
+        state.coordination.get(&attached.stream).ok_or_else(gone)?.report_of(id, run, step)
     }
 
     /// Has finished with a step.

@@ -1,7 +1,7 @@
 //! Parts of blocks, as they are sent to readers on other hosts.
 
-use crate::node::Node;
-use forebay_core::region::{Dims, MAX_NDIM, Region};
+use crate::node::{HeldBytes, Node};
+use forebay_core::region::{Boxes, Dims, MAX_NDIM, Region};
 use forebay_core::{Error, Result};
 use forebay_store::Mapping;
 use forebay_store::strided::Target;
@@ -14,8 +14,8 @@ const PIECE: u64 = 1 << 20;
 
 /// The bytes that are asked for, as they are sent: nothing is copied before. The block is held until they are.
 pub(super) fn payload(node: &Arc<Node>, fetch: &Fetch) -> Result<Payload> {
-    let Held { selection, mapping, offset, reading } = Held::find(node, fetch)?;
-    Ok(selection.payload(mapping, offset, reading))
+    let Held { selection, bytes } = Held::find(node, fetch)?;
+    Ok(selection.payload(bytes.mapping.clone(), bytes.offset, bytes))
 }
 
 /// The bytes of several small parts, one after the other. All blocks are held until all are sent.
@@ -46,24 +46,14 @@ pub(super) fn payload_of_many(node: &Arc<Node>, fetches: Vec<Fetch>) -> Result<P
 /// A part of a block that is held, to be sent.
 struct Held {
     selection: Selection,
-    mapping: Arc<Mapping>,
-    /// Where the block begins.
-    offset: u64,
-    reading: Reading,
+    bytes: HeldBytes,
 }
 
 impl Held {
     fn find(node: &Arc<Node>, fetch: &Fetch) -> Result<Held> {
         let Fetch { arena, offset, bytes, generation, .. } = *fetch;
         let selection = Selection::check(&fetch.stored, fetch.element, bytes, &fetch.part)?;
-        let reading = Reading { node: node.clone(), reader: node.unique() };
-        let mapping = {
-            let mut store = node.store.lock();
-            store.check_committed(arena, offset, generation, bytes)?;
-            store.add_reader(arena, reading.reader)?;
-            store.mapping(arena)?
-        };
-        Ok(Held { selection, mapping, offset, reading })
+        Ok(Held { selection, bytes: node.hold_bytes(arena, offset, generation, bytes)? })
     }
 
     /// Appends its bytes, dense and row-major.
@@ -75,20 +65,7 @@ impl Held {
             return Ok(());
         }
         let mut target = Target::from_slice(&mut out[start..], &part.shape, *element)?;
-        target.fill_from_mapping(&self.mapping, self.offset, stored, &part.offset, &part.step)
-    }
-}
-
-/// A block's bytes are being sent.
-#[derive(Debug)]
-struct Reading {
-    node: Arc<Node>,
-    reader: u64,
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.node.on_reader_gone(self.reader);
+        target.fill_from_mapping(&self.bytes.mapping, self.bytes.offset, stored, &part.offset, &part.step)
     }
 }
 
@@ -152,7 +129,7 @@ impl Selection {
             };
         }
         let bytes = self.bytes;
-        let mut pieces = Pieces::new(&self.part.shape, self.element);
+        let mut pieces = Boxes::new(&self.part.shape, PIECE / self.element as u64);
         let generator = Box::new(move |out: &mut Vec<u8>| {
             let _kept = &guard;
             let Some(piece) = pieces.next() else { return Ok(()) };
@@ -168,81 +145,9 @@ impl Selection {
     }
 }
 
-/// Cuts a shape, in row-major order, into boxes of at most [`PIECE`] bytes.
-struct Pieces {
-    shape: Dims,
-    /// The dimension that is cut into runs; those before it are taken one index at a time.
-    cut: usize,
-    /// How many indices of it make a run.
-    run: u64,
-    /// Where the next box begins; `None` at the end.
-    next: Option<Dims>,
-}
-
-impl Pieces {
-    /// Of an array with at least one dimension and one element.
-    fn new(shape: &[u64], element: usize) -> Pieces {
-        let mut cut = shape.len() - 1;
-        let mut inner = element as u64;
-        while cut > 0 && inner * shape[cut] <= PIECE {
-            inner *= shape[cut];
-            cut -= 1;
-        }
-        Pieces {
-            shape: shape.into(),
-            cut,
-            run: (PIECE / inner).max(1),
-            next: Some(shape.iter().map(|_| 0).collect()),
-        }
-    }
-}
-
-impl Iterator for Pieces {
-    type Item = Region;
-
-    fn next(&mut self) -> Option<Region> {
-        let first = self.next.take()?;
-        let mut shape = self.shape.clone();
-        shape[..self.cut].fill(1);
-        shape[self.cut] = self.run.min(self.shape[self.cut] - first[self.cut]);
-        let mut after = first.clone();
-        after[self.cut] += shape[self.cut];
-        for d in (1..=self.cut).rev() {
-            if after[d] == self.shape[d] {
-                after[d] = 0;
-                after[d - 1] += 1;
-            }
-        }
-        self.next = (after[0] < self.shape[0]).then_some(after);
-        Region::new(&first, &shape).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_are_small_and_in_order() {
-        for (shape, element) in [
-            (vec![3, 5, 7], 8),
-            (vec![2, 1 << 20, 3], 8),
-            (vec![3 << 20], 1),
-            (vec![2, 2, 700_000], 4),
-            (vec![1, 1, 1, 1 << 18, 5], 16),
-            (vec![1 << 20, 1], 2),
-        ] {
-            let volume: u64 = shape.iter().product();
-            let mut at = 0;
-            for piece in Pieces::new(&shape, element) {
-                let first = (0..shape.len()).fold(0, |at, d| at * shape[d] + piece.offset()[d]);
-                assert_eq!(first, at, "{shape:?}: {piece} does not follow");
-                assert!(piece.volume() * element as u64 <= PIECE, "{shape:?}: {piece}");
-                at += piece.volume();
-            }
-            assert_eq!(at, volume);
-        }
-    }
 
     #[test]
     fn hostile_fetches_are_refused_or_harmless() {

@@ -5,6 +5,7 @@ use forebay_core::ids::BlockKey;
 use forebay_core::region::{Dims, MAX_NDIM};
 use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
+use forebay_query::pieces::{Piece, Source};
 use forebay_query::plan::{Op, Program, Shift};
 
 /// A dense, row-major array in memory, and where it lies among all elements.
@@ -37,6 +38,21 @@ pub struct Window<'a> {
     pub block: Option<BlockKey>,
 }
 
+impl<'a> Window<'a> {
+    /// The elements of a piece, in these arrays of its sources.
+    pub fn of(piece: &Piece, arrays: Vec<Option<FieldArray<'a>>>) -> Window<'a> {
+        let Piece { part, all, shape, level, block, .. } = piece;
+        Window {
+            part: part.clone(),
+            all: all.clone(),
+            shape: shape.clone(),
+            arrays,
+            level: *level,
+            block: *block,
+        }
+    }
+}
+
 impl Window<'_> {
     /// Checks that it has one number for each dimension everywhere.
     pub(super) fn check(&self) -> Result<()> {
@@ -63,6 +79,15 @@ impl Window<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> FieldArray<'a> {
+    /// The array of a source, in these bytes.
+    pub fn of(source: &Source, bytes: &'a [u8]) -> FieldArray<'a> {
+        let mut origin = [0; MAX_NDIM];
+        origin.iter_mut().zip(&source.origin).for_each(|(origin, first)| *origin = *first);
+        FieldArray { bytes, dtype: source.dtype, origin, shape: source.shape.clone() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A reader and the server that coordinates its stream.
 
+use crate::evaluation::TextValue;
 use crate::protocol::speaks;
 use forebay_core::contract::{Needs, NeedsByStep};
 use forebay_core::error::Error;
@@ -82,6 +83,17 @@ pub enum Request {
         /// What is needed.
         needs: Box<Needs>,
     },
+    /// Evaluates a text at a step that it holds, where the blocks are. Answer: [`Reply::Evaluated`].
+    Evaluate {
+        /// The attachment.
+        attachment: AttachmentId,
+        /// The run.
+        run: RunNumber,
+        /// The step.
+        step: StepNumber,
+        /// The text.
+        text: String,
+    },
     /// Detaches. Answer: [`Reply::Done`].
     Detach {
         /// The attachment.
@@ -118,6 +130,8 @@ pub enum Reply {
     },
     /// To [`Request::Look`].
     Situation(Box<Situation>),
+    /// To [`Request::Evaluate`].
+    Evaluated(Box<TextValue>),
 }
 
 /// What a reader is told.

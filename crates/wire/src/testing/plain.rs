@@ -39,6 +39,7 @@ impl From<&PeerMessage> for Plain {
             PeerMessage::Directory(message) => Plain::of(message),
             PeerMessage::Space(message) => Plain::of(message),
             PeerMessage::Pipelines(message) => Plain::of(message),
+            PeerMessage::Evaluation(message) => Plain::of(message),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Start};
 use crate::steps::effect::Effect;
 use crate::steps::queued::Queued;
-use crate::steps::report::HeldStep;
+use crate::steps::report::{HeldStep, StepReport};
 use crate::steps::run::Run;
 use crate::steps::run_end::RunEnd;
 use crate::steps::situation::{ReadersThere, Situation};
@@ -433,6 +433,22 @@ impl StreamCoordinator {
     pub fn held_by(&self, id: AttachmentId) -> Vec<(RunNumber, StepNumber)> {
         let attachment = self.attachments.get(&id);
         attachment.into_iter().flat_map(|held| held.delivered.iter().chain(&held.pinned)).copied().collect()
+    }
+
+    /// A step that an attachment holds, or one of its several readers does, as that is told to it, with the static fields of its run.
+    pub fn report_of(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> Result<StepReport> {
+        let attachment = self.attachments.get(&id).filter(|attachment| attachment.is_held((run, step)));
+        let of_run = self.runs.get(&run);
+        let (Some(attachment), Some(of_run)) = (attachment, of_run) else {
+            return Err(Error::not_found(format!("the reader does not hold step {step} of run {run}")));
+        };
+        let held = of_run.steps.get(&step).ok_or_else(|| {
+            Error::not_found(format!("nothing is known of step {step} of run {run} any more"))
+        })?;
+        let step_id = StepId { stream: self.name.clone(), run, step };
+        let mut report = held.report(step_id, attachment.needs.at(run, step));
+        report.statics = of_run.statics.report();
+        Ok(report)
     }
 
     /// An attachment has finished with a step; `pinned` says that arrays of it live on.

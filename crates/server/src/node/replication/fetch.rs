@@ -1,23 +1,17 @@
 //! Fetching the bytes of copies from a primary on another host.
 
 use super::super::Node;
+use super::super::fetching::greet;
 use crate::replication::backups::{FetchedRange, Order};
-use forebay_cluster::peers::dialling::dial_to_ask;
-use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::{Requester, Target};
-use forebay_transport::host;
 use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
-use forebay_wire::connection::{Hello, Role};
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-
-/// How long it may take to be greeted by a server whose bytes are to be fetched.
-const GREETING: Duration = Duration::from_secs(10);
 
 /// How long bytes may take that are fetched, and so many more seconds for each of this many.
 const FETCHED: Duration = Duration::from_secs(30);
@@ -103,23 +97,4 @@ async fn fetch(
         Reply::Data => Ok(()),
         _ => Err(Error::protocol(format!("{from} sent something else than a block"))),
     }
-}
-
-/// Connects to a server as one of its readers, until a deadline.
-async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Result<Requester> {
-    let standing = node.standing();
-    let member = standing.roster.members.iter().find(|member| member.id == from);
-    let gone = || Error::unreachable(format!("{from} is no member"));
-    let entry = forebay_cluster::membership::entry(member.ok_or_else(gone)?);
-    let mut requester =
-        dial_to_ask(&*node.environment, &entry, &node.secret, &node.lineage, deadline).await?;
-    let hello = Hello {
-        role: Role::Consumer,
-        who: Identity { name: Some(node.id.to_string()), pid: std::process::id(), ..Identity::default() },
-        host: host::process_space(),
-        shared_memory: false,
-        patience_ms: 0,
-    };
-    requester.ask(&hello, deadline.min(Instant::now() + GREETING), "its greeting").await?;
-    Ok(requester)
 }

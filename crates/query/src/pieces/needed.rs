@@ -1,10 +1,10 @@
 //! Which elements of a field are needed for those of a part, and where they lie in the array.
 
+use crate::plan::Program;
 use forebay_core::block::Extent;
 use forebay_core::contract::Field;
 use forebay_core::region::{Dims, MAX_NDIM, Region};
 use forebay_core::selection::Selection;
-use forebay_query::plan::Aggregate;
 
 /// A box of elements, which may reach beyond the ends of a periodic dimension.
 pub(super) struct Needed {
@@ -14,16 +14,10 @@ pub(super) struct Needed {
 
 impl Needed {
     /// Those of a part, and the neighbours that a program takes of a field.
-    pub(super) fn of(
-        part: &Selection,
-        aggregate: &Aggregate,
-        index: u16,
-        field: &Field,
-        shape: &Dims,
-    ) -> Needed {
+    pub(super) fn of(part: &Selection, program: &Program, index: u16, field: &Field, shape: &Dims) -> Needed {
         let (mut origin, mut extents) = ([0; MAX_NDIM], Dims::new());
         for d in 0..part.shape.len() {
-            let (below, above) = aggregate.program.reach(index, d as u8);
+            let (below, above) = program.reach(index, d as u8);
             let first = part.offset[d] as i64;
             let end = first + part.extent(d).unwrap_or_default() as i64;
             let is_periodic = field.periodic.get(d) == Some(&true);

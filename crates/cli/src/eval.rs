@@ -1,0 +1,127 @@
+//! `forebay eval`: what an expression gives at steps.
+
+use crate::Common;
+use crate::completion;
+use crate::get::{StepChoice, Wanted, each};
+use crate::output::Output;
+use clap_complete::ArgValueCompleter;
+use forebay_client::query::Syntax;
+use forebay_client::query::schema::Schema;
+use forebay_client::query::value::{Number, Place, Scalar};
+use forebay_client::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Evaluate an expression at one step, or at several that are held
+///
+/// As in forebay eval 'max(grayscott.U[0:32]) > 0.9'. Fields are stream.field,
+/// or just field with --stream; names and precedence are those of NumPy. Where
+/// servers hold blocks on other hosts they compute beside them.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Eval {
+    /// The expression
+    text: String,
+    /// The stream of fields that are named without one
+    #[arg(long, value_name = "STREAM", add = ArgValueCompleter::new(completion::streams))]
+    stream: Option<String>,
+    /// Which step: its number, or oldest, latest or next, or several of those
+    /// that are held, as A:B or A:B:STEP. What has not come yet is waited for
+    #[arg(long, default_value = "latest", value_name = "STEP", value_parser = StepChoice::parse)]
+    step: StepChoice,
+}
+
+pub(crate) fn eval(common: &Common, eval: &Eval, output: &Output) -> Result<ExitCode> {
+    let syntax = Syntax::parse(&eval.text)?;
+    let streams = Schema::streams_of(eval.stream.as_deref(), syntax.fields());
+    let stream = match &streams[..] {
+        [stream] => stream.clone(),
+        [] => {
+            return Err(Error::invalid(
+                "of which stream? Write stream.field, or name the stream of all fields with --stream",
+            ));
+        }
+        _ => {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "fields of several streams ({}): an expression that is evaluated once has those of one",
+                    streams.join(", ")
+                ),
+            ));
+        }
+    };
+    let named = syntax.fields().iter().map(|field| field.name.clone());
+    let mut fields: Vec<String> = named.collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let wanted = Wanted { stream, fields, step: eval.step };
+    let (mut values, mut lines) = (Vec::new(), Vec::new());
+    let several = matches!(eval.step, StepChoice::Range { .. });
+    each(common, &wanted, output, |step| {
+        let value = step.evaluate(&eval.text)?;
+        let (number, time) = (step.number(), step.report().time);
+        let time = Some(time).filter(|time| time.is_finite());
+        values.push(json!({ "step": number, "time": time, "value": json_of(&value) }));
+        lines.push(if several { format!("{number} {}", text_of(&value)) } else { text_of(&value) });
+        Ok(())
+    })?;
+    let value = if several { Value::Array(values) } else { values.pop().unwrap_or_default() };
+    output.result(&value, |_| lines);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number as JSON: what that has no numbers for is text.
+fn json_of(scalar: &Scalar) -> Value {
+    match scalar {
+        Scalar::Number(Number::Integer(number)) => match i64::try_from(*number) {
+            Ok(number) => json!(number),
+            Err(_) => {
+                u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number))
+            }
+        },
+        Scalar::Number(number) => match number.to_f64() {
+            finite if finite.is_finite() => json!(finite),
+            other => json!(float_text(other)),
+        },
+        Scalar::Condition(condition) => json!(condition),
+        Scalar::Place(place) => place.as_ref().map_or(Value::Null, place_json),
+        Scalar::Unknown(why) => json!({ "unknown": why.text }),
+    }
+}
+
+fn place_json(place: &Place) -> Value {
+    let block = place.block.as_ref();
+    json!({
+        "index": place.index.to_vec(), "level": place.level, "rank": block.map(|block| block.rank),
+        "block": block.map(|block| block.number),
+    })
+}
+
+fn text_of(scalar: &Scalar) -> String {
+    match scalar {
+        Scalar::Number(Number::Integer(number)) => number.to_string(),
+        Scalar::Number(Number::F32(number)) => {
+            if number.is_finite() {
+                format!("{number:?}")
+            } else {
+                float_text((*number).into())
+            }
+        }
+        Scalar::Number(number) => {
+            let number = number.to_f64();
+            if number.is_finite() { format!("{number:?}") } else { float_text(number) }
+        }
+        Scalar::Condition(condition) => condition.to_string(),
+        Scalar::Place(Some(place)) => place.to_string(),
+        Scalar::Place(None) => "none".to_owned(),
+        Scalar::Unknown(why) => format!("unknown: {}", why.text),
+    }
+}
+
+fn float_text(number: f64) -> String {
+    match number {
+        f64::INFINITY => "inf".to_owned(),
+        f64::NEG_INFINITY => "-inf".to_owned(),
+        _ => "nan".to_owned(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Evaluations of expressions at this server: what does not need the rest of it.
+//!
+//! - [`pool`]: the threads that compute;
+//! - [`checked`]: texts and their plans;
+//! - [`asking`]: what is asked of all servers in a round, each question once;
+//! - [`job`]: what a thread computes;
+//! - [`connections`]: connections to servers whose blocks are read.
+
+mod asking;
+mod checked;
+mod connections;
+mod job;
+mod pool;
+
+pub(crate) use asking::Round;
+pub(crate) use checked::{CheckedText, facts};
+pub(crate) use connections::Connections;
+pub(crate) use job::{Computed, Job, boxes_of};
+pub(crate) use pool::Pool;

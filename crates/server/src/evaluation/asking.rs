@@ -1,0 +1,167 @@
+//! What is asked of all servers in a round: each question once, whoever asks it.
+
+use super::checked::CheckedText;
+use forebay_core::ids::{ServerId, StepId};
+use forebay_core::steps::StepReport;
+use forebay_query::Evaluation;
+use forebay_query::gather::{Gathered, Question};
+use forebay_query::pieces::{FieldBlocks, Pieces, pieces};
+use forebay_query::plan::Measure;
+use forebay_query::value::{Unknown, UnknownKind};
+use forebay_store::evaluate::nothing;
+use forebay_wire::evaluation::{Asked, Inquiry, Share};
+use std::collections::{BTreeMap, HashMap};
+
+/// The questions of a round of several evaluations at one step, and how their answers are found.
+#[derive(Debug)]
+pub(crate) struct Round {
+    id: StepId,
+    texts: Vec<CheckedText>,
+    /// Each once.
+    questions: Vec<Unique>,
+    /// By evaluation: where its questions stand among these.
+    places: Vec<Vec<usize>>,
+    lists: Vec<Result<Pieces, Unknown>>,
+}
+
+#[derive(Debug)]
+struct Unique {
+    text: usize,
+    question: Question,
+    list: usize,
+    /// What is known without asking, or has been answered.
+    answer: Option<Gathered>,
+}
+
+impl Round {
+    /// The next questions of these evaluations, at a step of which this is known; `None` if all is known.
+    pub(crate) fn begin<'a>(
+        id: &StepId,
+        reports: &[&StepReport],
+        evaluations: impl Iterator<Item = (&'a CheckedText, &'a Evaluation)>,
+    ) -> Option<Round> {
+        let mut round = Round {
+            id: id.clone(),
+            texts: Vec::new(),
+            questions: Vec::new(),
+            places: Vec::new(),
+            lists: Vec::new(),
+        };
+        let mut known: HashMap<(String, String), usize> = HashMap::new();
+        let mut lists: HashMap<String, usize> = HashMap::new();
+        for (text, evaluation) in evaluations {
+            let mut places = Vec::new();
+            for question in evaluation.questions() {
+                let key = &text.keys[usize::from(question.aggregate)];
+                let asks = format!("{:?} {:?}", question.stage, question.inputs);
+                let place = *known.entry((key.clone(), asks)).or_insert_with(|| {
+                    let list = *lists.entry(key.clone()).or_insert_with(|| {
+                        round.lists.push(pieces_of(text, &question, reports));
+                        round.lists.len() - 1
+                    });
+                    round.add(text, question, list)
+                });
+                places.push(place);
+            }
+            round.places.push(places);
+        }
+        (!round.questions.is_empty()).then_some(round)
+    }
+
+    fn add(&mut self, text: &CheckedText, question: Question, list: usize) -> usize {
+        let is_last = self.texts.last().is_some_and(|last| std::sync::Arc::ptr_eq(&last.plan, &text.plan));
+        if !is_last {
+            self.texts.push(text.clone());
+        }
+        let aggregate = &text.plan.aggregates[usize::from(question.aggregate)];
+        let fails = |why: &Unknown| Gathered { elements: 0, nan: 0, partial: Err(why.clone()) };
+        let answer = match &self.lists[list] {
+            Err(why) => Some(fails(why)),
+            Ok(pieces) if aggregate.measure == Measure::Covered => Some(pieces.covered()),
+            Ok(pieces) if pieces.list.is_empty() => nothing(aggregate, &question).ok(),
+            Ok(_) => None,
+        };
+        self.questions.push(Unique { text: self.texts.len() - 1, question, list, answer });
+        self.questions.len() - 1
+    }
+
+    /// What is to be asked of which servers, the first share being the root's; `None` if nothing is. `at` says where a server's
+    /// blocks are now, and `root` chooses the root.
+    pub(crate) fn inquiry(&self, root: u64, place_now: impl Fn(ServerId) -> ServerId) -> Option<Inquiry> {
+        let open = || self.questions.iter().filter(|unique| unique.answer.is_none());
+        let mut shares: BTreeMap<ServerId, Vec<Vec<forebay_query::pieces::Piece>>> = BTreeMap::new();
+        let mut numbers: HashMap<usize, u16> = HashMap::new();
+        for unique in open() {
+            let number = numbers.len() as u16;
+            if numbers.contains_key(&unique.list) {
+                continue;
+            }
+            numbers.insert(unique.list, number);
+            for piece in self.lists[unique.list].iter().flat_map(|pieces| &pieces.list) {
+                let lists = shares.entry(place_now(piece.server)).or_default();
+                lists.resize(lists.len().max(usize::from(number) + 1), Vec::new());
+                lists[usize::from(number)].push(piece.clone());
+            }
+        }
+        let asked = open().map(|unique| Asked {
+            text: unique.text as u16,
+            list: numbers.get(&unique.list).copied().unwrap_or_default(),
+            question: unique.question.clone(),
+        });
+        let asked: Vec<Asked> = asked.collect();
+        let mut shares: Vec<Share> =
+            shares.into_iter().map(|(server, lists)| Share { server, lists }).collect();
+        if asked.is_empty() || shares.is_empty() {
+            return None;
+        }
+        let first = (root % shares.len() as u64) as usize;
+        shares.rotate_left(first);
+        let texts = self.texts.iter().map(|text| (*text.planned).clone()).collect();
+        Some(Inquiry { id: self.id.clone(), texts, asked, shares })
+    }
+
+    /// Takes the answers to an inquiry, or why there are none.
+    pub(crate) fn take(&mut self, answers: Result<Vec<Gathered>, Unknown>) {
+        let open = self.questions.iter_mut().filter(|unique| unique.answer.is_none());
+        match answers {
+            Ok(answers) => {
+                open.zip(answers).for_each(|(unique, answer)| unique.answer = Some(answer));
+            }
+            Err(why) => open.for_each(|unique| {
+                unique.answer = Some(Gathered { elements: 0, nan: 0, partial: Err(why.clone()) });
+            }),
+        }
+    }
+
+    /// The answers of an evaluation, in the order of its questions.
+    pub(crate) fn answers_of(&self, evaluation: usize) -> Vec<Gathered> {
+        let lacks = || {
+            let why = Unknown::new(UnknownKind::Lost, "a question was not answered");
+            Gathered { elements: 0, nan: 0, partial: Err(why) }
+        };
+        let places = self.places.get(evaluation).into_iter().flatten();
+        places
+            .map(|place| {
+                self.questions.get(*place).and_then(|unique| unique.answer.clone()).unwrap_or_else(lacks)
+            })
+            .collect()
+    }
+}
+
+fn pieces_of(text: &CheckedText, question: &Question, reports: &[&StepReport]) -> Result<Pieces, Unknown> {
+    let plan = &text.plan;
+    let aggregate = &plan.aggregates[usize::from(question.aggregate)];
+    let domain = &plan.domains[aggregate.domain];
+    let report = reports.iter().find(|report| report.id.stream == domain.stream);
+    let blocks_of = |name: &str| {
+        let fields = report?.fields.iter().chain(report?.statics.iter().flatten());
+        let found = fields.into_iter().find(|found| found.field.name == name)?;
+        Some(FieldBlocks { field: &found.field, records: &found.blocks })
+    };
+    let fields: Vec<Option<FieldBlocks<'_>>> = plan
+        .fields
+        .iter()
+        .map(|planned| (planned.domain == aggregate.domain).then(|| blocks_of(&planned.field.name)).flatten())
+        .collect();
+    pieces(plan, aggregate, &fields)
+}

@@ -1,0 +1,60 @@
+//! What a thread computes: the answers to questions, of the elements of a piece.
+
+use forebay_core::Result;
+use forebay_core::region::Boxes;
+use forebay_core::selection::Selection;
+use forebay_query::Plan;
+use forebay_query::gather::{Gathered, Question};
+use forebay_query::pieces::Piece;
+use forebay_store::evaluate::{Shown, gather_piece};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Of so many elements all questions are answered before the next ones are looked at: they are in the cache then.
+const CACHED: u64 = 32 << 10;
+
+/// Questions about the elements of a piece.
+pub(crate) struct Job<B> {
+    pub(crate) piece: Piece,
+    /// Those of the piece's sources.
+    pub(crate) bytes: Arc<Vec<Option<B>>>,
+    /// By their places among all that are asked.
+    pub(crate) questions: Vec<(usize, Arc<Plan>, Question)>,
+}
+
+/// What a job has computed.
+#[derive(Debug)]
+pub(crate) struct Computed {
+    /// The answers, by the places of the questions.
+    pub(crate) answers: Vec<(usize, Gathered)>,
+    /// How long it took.
+    pub(crate) seconds: f64,
+}
+
+impl<B: Shown> Job<B> {
+    /// Computes the answers.
+    pub(crate) fn run(&self) -> Result<Computed> {
+        let began = Instant::now();
+        let most = if self.questions.len() > 1 { CACHED } else { u64::MAX };
+        let mut answers: Vec<(usize, Option<Gathered>)> =
+            self.questions.iter().map(|(place, _, _)| (*place, None)).collect();
+        for part in boxes_of(&self.piece.part, most) {
+            let piece = Piece { part, ..self.piece.clone() };
+            for ((_, answer), (_, plan, question)) in answers.iter_mut().zip(&self.questions) {
+                let aggregate = &plan.aggregates[usize::from(question.aggregate)];
+                let gathered = gather_piece(aggregate, question, &piece, &self.bytes)?;
+                match answer {
+                    Some(answer) => answer.merge(gathered),
+                    None => *answer = Some(gathered),
+                }
+            }
+        }
+        let answers = answers.into_iter().filter_map(|(place, answer)| Some((place, answer?))).collect();
+        Ok(Computed { answers, seconds: began.elapsed().as_secs_f64() })
+    }
+}
+
+/// A selection in boxes of at most so many elements.
+pub(crate) fn boxes_of(selection: &Selection, most: u64) -> impl Iterator<Item = Selection> + '_ {
+    Boxes::new(&selection.shape, most).map(|region| selection.part(&region))
+}

@@ -1,0 +1,108 @@
+//! Evaluations of expressions among the servers of the group.
+//!
+//! - this module: the rounds of one or more evaluations at a step;
+//! - [`tree`]: an inquiry along the tree of servers;
+//! - [`share`]: the answers for what this server holds;
+//! - [`bytes`]: the bytes of pieces: here, or on other servers.
+
+mod bytes;
+mod share;
+mod tree;
+
+use super::{Components, Node};
+use crate::evaluation::{CheckedText, Round};
+use crate::questions::Answer;
+use forebay_core::ids::{ServerId, StepId};
+use forebay_core::steps::StepReport;
+use forebay_core::{Error, ErrorKind};
+use forebay_query::Evaluation;
+use forebay_query::time::WatchState;
+use forebay_query::value::{Unknown, UnknownKind};
+use forebay_wire::evaluation::{Answers, Cost};
+use forebay_wire::peer::evaluation::Message;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a round is asked that loses a server, before its answers are not known.
+const ATTEMPTS: u32 = 5;
+/// How long to wait before it is asked again: until then it may be known who holds what that server held.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// A text that is evaluated at a step.
+#[derive(Debug)]
+pub(crate) struct Evaluating {
+    pub(crate) text: CheckedText,
+    pub(crate) evaluation: Evaluation,
+    /// What it remembers of steps before, if it is watched: changed as it is evaluated.
+    pub(crate) state: Option<WatchState>,
+}
+
+impl Node {
+    /// A message about evaluations.
+    pub(super) fn on_evaluation(&self, state: &mut Components, from: ServerId, message: Message) {
+        match message {
+            Message::Inquire { token, inquiry } => {
+                let Some(node) = self.me.upgrade() else { return };
+                tokio::spawn(async move {
+                    let result = Box::new(node.answer_inquiry(*inquiry).await);
+                    let mut state = node.state.lock();
+                    node.tell(&mut state, from, Message::Answers { token, result });
+                    node.drain(&mut state);
+                });
+            }
+            Message::Answers { token, result } => {
+                state.common.questions.answer(token, Answer::Evaluated(result));
+            }
+        }
+    }
+
+    /// Evaluates texts at one step, of which these are the reports: of each stream that they name one. All questions of a round are
+    /// asked together, each once. `root` chooses the server at which the answers meet. Returns what it has cost.
+    pub(crate) async fn evaluate(
+        self: &Arc<Node>,
+        id: &StepId,
+        reports: &[&StepReport],
+        evaluating: &mut [Evaluating],
+        root: u64,
+    ) -> Cost {
+        let mut cost = Cost::default();
+        loop {
+            let evaluations = evaluating.iter().map(|one| (&one.text, &one.evaluation));
+            let Some(mut round) = Round::begin(id, reports, evaluations) else { return cost };
+            let answers = self.ask_round(&round, root).await;
+            let answers = answers.map(|answers| {
+                cost.add(answers.cost);
+                answers.gathered
+            });
+            round.take(answers.map_err(|error| unknown(&error)));
+            for (index, one) in evaluating.iter_mut().enumerate() {
+                one.evaluation.answer(round.answers_of(index), one.state.as_mut());
+            }
+        }
+    }
+
+    /// Asks all that a round asks. Where a server has gone meanwhile, it is asked again: others may hold the same.
+    async fn ask_round(self: &Arc<Node>, round: &Round, root: u64) -> Result<Answers, Error> {
+        for attempt in 1.. {
+            let Some(inquiry) = round.inquiry(root, |server| server) else { break };
+            match self.inquire(inquiry).await {
+                Err(error) if error.kind == ErrorKind::Unreachable && attempt < ATTEMPTS => {
+                    tracing::info!("{}: an evaluation is begun again: {error}", "a round");
+                    tokio::time::sleep(AGAIN * attempt).await;
+                }
+                answers => return answers,
+            }
+        }
+        Ok(Answers { gathered: Vec::new(), cost: Cost::default() })
+    }
+}
+
+/// Why something is not known that could not be asked.
+fn unknown(error: &Error) -> Unknown {
+    let kind = match error.kind {
+        ErrorKind::NotCovered => UnknownKind::NotCovered,
+        ErrorKind::TypeMismatch => UnknownKind::Mismatch,
+        _ => UnknownKind::Lost,
+    };
+    Unknown::new(kind, error.text.clone())
+}

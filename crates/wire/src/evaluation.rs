@@ -1,0 +1,107 @@
+//! Evaluations of expressions, as the servers that compute them and those who ask speak of them.
+
+use forebay_core::contract::Field;
+use forebay_core::ids::{ServerId, StepId};
+use forebay_query::gather::{Gathered, Question};
+use forebay_query::pieces::Piece;
+use forebay_query::value::{Place, Scalar};
+use serde::{Deserialize, Serialize};
+
+/// A text, and the fields by which it was checked: whoever reads it makes the same plan of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedText {
+    /// The text.
+    pub text: String,
+    /// The stream of fields that it names without one.
+    pub own: Option<String>,
+    /// The fields that it names, by their streams.
+    pub streams: Vec<(String, Vec<Field>)>,
+    /// Whether it is watched, and not asked once.
+    pub watched: bool,
+}
+
+/// What is asked of several servers about one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inquiry {
+    /// The step, for errors.
+    pub id: StepId,
+    /// The texts that questions belong to.
+    pub texts: Vec<PlannedText>,
+    /// The questions.
+    pub asked: Vec<Asked>,
+    /// What each server answers for: the receiver first.
+    pub shares: Vec<Share>,
+}
+
+/// A question about a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Which text.
+    pub text: u16,
+    /// Of which list of pieces of each share.
+    pub list: u16,
+    /// The question.
+    pub question: Question,
+}
+
+/// What a server answers for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The server.
+    pub server: ServerId,
+    /// Lists of pieces: questions that are about the same elements share one.
+    pub lists: Vec<Vec<Piece>>,
+}
+
+/// What computing has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Bytes that were read.
+    pub read: u64,
+    /// Those of them that came from another server.
+    pub fetched: u64,
+    /// Seconds of one core.
+    pub seconds: f64,
+}
+
+impl Cost {
+    /// Takes in what something else has cost.
+    pub fn add(&mut self, other: Cost) {
+        self.read = self.read.saturating_add(other.read);
+        self.fetched = self.fetched.saturating_add(other.fetched);
+        self.seconds += other.seconds;
+    }
+}
+
+/// The answers to an inquiry, in the order of its questions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answers {
+    /// Each merged of all shares.
+    pub gathered: Vec<Gathered>,
+    /// What they have cost.
+    pub cost: Cost,
+}
+
+/// What one aggregate or binding of a text is at a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValueReport {
+    /// The binding's name, or the aggregate as a text.
+    pub label: String,
+    /// Its value, or why there is none.
+    pub value: Scalar,
+    /// How many elements are no numbers.
+    pub nan: u64,
+    /// Where its extreme lies.
+    pub place: Option<Place>,
+}
+
+/// What a text gives at a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TextValue {
+    /// The value, or why there is none.
+    pub value: Scalar,
+    /// Its bindings and aggregates.
+    pub values: Vec<ValueReport>,
+    /// What that has cost the servers.
+    pub cost: Cost,
+}
