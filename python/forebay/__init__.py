@@ -61,6 +61,7 @@ from forebay._producer import OpenStep, Producer
 from forebay._space import Space, SpaceArray
 from forebay._step import Block, Field, RankBounds, Stats, Step
 from forebay._stream import StepInfo, Stream, streams
+from forebay._subscription import Event, Subscription, UnknownWarning, subscribe
 
 # People see where they find them, in tracebacks too.
 for _kind in (Error, *Error.__subclasses__()):
@@ -74,6 +75,7 @@ __all__ = [
     "Comm",
     "Consumer",
     "Cursor",
+    "Event",
     "Field",
     "LocalGroup",
     "LocalServer",
@@ -90,6 +92,8 @@ __all__ = [
     "Step",
     "StepInfo",
     "Stream",
+    "Subscription",
+    "UnknownWarning",
     "__version__",
     "every",
     "get_cmake_dir",
@@ -99,6 +103,7 @@ __all__ = [
     "group_text",
     "local",
     "streams",
+    "subscribe",
 ]
 __all__ += [
     # generated from interface/forebay.toml: error names

@@ -18,7 +18,7 @@ from forebay import _choices, _forebay, _options
 from forebay._arrays import integer
 from forebay._errors import Invalid, PipelineFailed, Timeout, Unreachable, by_name
 from forebay._installed import command_path
-from forebay.status import GroupStatus, StreamContracts
+from forebay.status import GroupStatus, StreamContracts, SubscriptionStatus
 
 # How long a pipeline's code may take to be loaded unless somebody says otherwise.
 _LOAD_TIMEOUT = 120.0
@@ -77,6 +77,29 @@ class Admin:
         """
         told: StreamContracts = json.loads(_forebay.contracts(self._given, stream))
         return told
+
+    def subscriptions(self) -> list[SubscriptionStatus]:
+        """All subscriptions, by stream and name: what each watches for, how often what has happened, and what it has cost.
+
+        `docs/status.md` describes the members. Waits for all servers; those that cannot be reached are left out.
+        """
+        told: list[SubscriptionStatus] = json.loads(_forebay.subscriptions(self._given))
+        return told
+
+    def pause_subscription(self, name: str, *, stream: str | None = None) -> None:
+        """Nothing is evaluated of a subscription until it is resumed, whoever has made it.
+
+        `stream` is needed only where subscriptions of several streams have the name. `NotFound` names those that there are.
+        """
+        _forebay.change_subscription(self._given, name, stream, "pause")
+
+    def resume_subscription(self, name: str, *, stream: str | None = None) -> None:
+        """A subscription goes on with the next step."""
+        _forebay.change_subscription(self._given, name, stream, "resume")
+
+    def remove_subscription(self, name: str, *, stream: str | None = None) -> None:
+        """A subscription ends, for all who listen to it."""
+        _forebay.change_subscription(self._given, name, stream, "remove")
 
     def create_pipeline(
         self,

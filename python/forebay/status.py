@@ -23,6 +23,7 @@ __all__ = [
     "StepCounts",
     "StreamContracts",
     "StreamStatus",
+    "SubscriptionStatus",
     "WorkerStatus",
 ]
 
@@ -444,3 +445,55 @@ class StreamContracts(TypedDict):
     """The consumers and pipelines that are attached."""
     readers_left_out: int
     """How many of those had no room in the message."""
+
+
+class SubscriptionStatus(TypedDict):
+    """What `forebay subscriptions` and `Admin.subscriptions` tell: what each subscription watches for, and what has come of it."""
+
+    name: str
+    """Its name."""
+    stream: str
+    """The stream whose steps it watches."""
+    server: int | None
+    """The server that coordinates it."""
+    text: str
+    """What it watches for."""
+    every: int
+    """At every so many of the steps at which its fields are offered."""
+    on: str
+    """At which evaluations there are events: `each`, `rise`, `fall` or `both`."""
+    limit: int | None
+    """After how many events it ends."""
+    expires: int | None
+    """When it ends at the latest, in milliseconds since 1970."""
+    missing: str
+    """`skip`: what is not known takes no part; `reset`: it counts as if it did not hold."""
+    keep: bool
+    """Whether it goes on without anybody who listens."""
+    paused: bool
+    """Whether nothing is evaluated."""
+    subscribers: int
+    """How many listen to it now."""
+    evaluated: int
+    """How often it was evaluated."""
+    held: int
+    """How often what it watches for held."""
+    events: int
+    """How many events there were."""
+    unknown: dict[str, Any]
+    """How often whether it holds was not known, by the sort of reason: `torn`, `not covered`, `lost`, `not
+    offered`, `overflow`, `history`, `no partner`, `mismatch`."""
+    unknown_why: str | None
+    """Why the last evaluation gave nothing known, if it did not."""
+    missed: int
+    """How many steps were dropped before they could be evaluated."""
+    seconds: float
+    """Seconds of one core that evaluating it has taken; what several ask together is shared out evenly."""
+    read_bytes: int
+    """Bytes that were read for it, in the same way."""
+    last_run: int | None
+    """The run of the last step that was evaluated."""
+    last_step: int | None
+    """The last step that was evaluated."""
+    last_event_step: int | None
+    """The step of the last event."""

@@ -19,9 +19,11 @@ mod pipeline;
 mod serve;
 mod servers_log;
 mod status;
+mod subscribe;
 mod summary;
 mod table;
 mod top;
+mod values;
 mod wait;
 mod watch;
 
@@ -102,6 +104,8 @@ enum Command {
     Contracts(contracts::Contracts),
     Get(get::Get),
     Eval(eval::Eval),
+    Subscribe(subscribe::Subscribe),
+    Subscriptions(subscribe::Subscriptions),
     Watch(watch::Watch),
     Wait(wait::Wait),
     /// Create, destroy and look at pipelines
@@ -173,6 +177,8 @@ fn run(arguments: Arguments, output: &Output) -> Result<ExitCode> {
         Command::Ls(ls) => ls::ls(common, &ls, output),
         Command::Get(get) => get::get(common, &get, output),
         Command::Eval(eval) => eval::eval(common, &eval, output),
+        Command::Subscribe(given) => subscribe::subscribe(common, &given, output),
+        Command::Subscriptions(given) => subscribe::subscriptions(common, &given, output),
         Command::Watch(watch) => watch::watch(common, &watch, output),
         Command::Wait(wait) => wait::wait(common, &wait, output),
         Command::Pipeline(command) => pipeline::pipeline(common, &command, output),

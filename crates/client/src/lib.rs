@@ -46,6 +46,7 @@ mod reading;
 mod seconds;
 mod space;
 mod stream;
+mod subscription;
 mod worker;
 
 pub use admin::{Admin, FoundPipeline, told as status};
@@ -71,6 +72,7 @@ pub use reading::step::Step;
 pub use seconds::{patience, seconds};
 pub use space::{Space, SpaceArray, SpacePut};
 pub use stream::{HeldSteps, StepInfo, Stream};
+pub use subscription::{Notice, Subscriber, Subscription, SubscriptionEvent};
 pub use worker::{Order, Worker};
 
 pub use forebay_comm as comm;
@@ -88,3 +90,4 @@ pub use forebay_store::Element;
 pub use forebay_store::strided::{Source, Target};
 pub use forebay_transport as transport;
 pub use forebay_wire::execution::PipelineSpec;
+pub use forebay_wire::subscription::{Change, From};

@@ -102,8 +102,19 @@ fn describe_stats<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, Py
     (value(min)?, value(max)?, sum, stats.count, stats.nan, stats.variance()).into_pyobject(py)
 }
 
+/// A number, a condition, or a place as its index, level, rank and block; `None` of what is not known.
+pub(crate) fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Scalar::Number(Number::Integer(number)) => number.into_bound_py_any(py),
+        Scalar::Number(number) => number.to_f64().into_bound_py_any(py),
+        Scalar::Condition(condition) => condition.into_bound_py_any(py),
+        Scalar::Place(place) => place.as_ref().map(place_parts).into_bound_py_any(py),
+        Scalar::Unknown(_) => py.None().into_bound_py_any(py),
+    }
+}
+
 /// Index, level, and the block's rank and number.
-fn place_parts(place: &Place) -> (Vec<u64>, u32, Option<u32>, Option<u64>) {
+pub(crate) fn place_parts(place: &Place) -> (Vec<u64>, u32, Option<u32>, Option<u64>) {
     let block = place.block;
     (place.index.to_vec(), place.level, block.map(|block| block.rank), block.map(|block| block.number))
 }
@@ -339,12 +350,9 @@ impl Step {
     /// What an expression gives: a number, a condition, or a place as its index, level, rank and block.
     fn evaluate<'py>(&self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
         match waiting(py, || self.step.evaluate(text))? {
-            Scalar::Number(Number::Integer(number)) => number.into_bound_py_any(py),
-            Scalar::Number(number) => number.to_f64().into_bound_py_any(py),
-            Scalar::Condition(condition) => condition.into_bound_py_any(py),
-            Scalar::Place(place) => place.map(|place| place_parts(&place)).into_bound_py_any(py),
             // A step that is held says why.
             Scalar::Unknown(why) => Err(raise(why.error())),
+            value => scalar(py, &value),
         }
     }
 

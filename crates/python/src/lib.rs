@@ -15,6 +15,7 @@ mod pipeline_handle;
 mod producer;
 mod space;
 mod stream;
+mod subscription;
 mod timeout;
 mod worker;
 
@@ -136,6 +137,8 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<consumer::Step>()?;
     module.add_class::<stream::Looked>()?;
     module.add_class::<stream::HeldSteps>()?;
+    module.add_class::<subscription::Subscriber>()?;
+    module.add_class::<subscription::Subscription>()?;
     module.add_class::<pipeline_handle::PipelineHandle>()?;
     module.add_class::<pipeline_handle::PipelineRequest>()?;
     module.add_class::<space::Space>()?;
@@ -146,6 +149,8 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(find_group, module)?)?;
     module.add_function(wrap_pyfunction!(status, module)?)?;
     module.add_function(wrap_pyfunction!(contracts, module)?)?;
+    module.add_function(wrap_pyfunction!(subscription::subscriptions, module)?)?;
+    module.add_function(wrap_pyfunction!(subscription::change_subscription, module)?)?;
     module.add_function(wrap_pyfunction!(create_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline_handle::find_pipeline, module)?)?;
     module.add_function(wrap_pyfunction!(destroy_pipeline, module)?)?;

@@ -7,6 +7,7 @@ use crate::time::{Moment, Outcome, WatchState, Watched};
 use crate::value::{Number, Place, Scalar, Unknown, UnknownKind};
 use forebay_core::contract::Field;
 use forebay_core::selection::Selection;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What is known of a step before anything is asked.
@@ -31,7 +32,7 @@ pub struct Evaluation {
 }
 
 /// What an aggregate of an event is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportedValue {
     /// The binding's name, or the aggregate as a text.
     pub label: String,

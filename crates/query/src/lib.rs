@@ -3,7 +3,7 @@
 //! Pure functions and state machines: no input, no output, no clocks. A text becomes a tree ([`syntax`]); where the fields are known
 //! that it names ([`schema`]), the tree becomes a plan ([`mod@check`], [`plan`]) of [`value`]s. An [`evaluation`] of a plan at a step asks
 //! those that hold its [`pieces`] in rounds, and merges what they [`gather`]; what bounds alone decide nobody reads ([`interval`]).
-//! What came before stands in [`time`].
+//! What came before stands in [`time`], and what becomes of a text that is watched in [`mod@subscription`].
 
 pub mod check;
 pub mod evaluation;
@@ -12,6 +12,7 @@ pub mod interval;
 pub mod pieces;
 pub mod plan;
 pub mod schema;
+pub mod subscription;
 pub mod syntax;
 #[cfg(feature = "testing")]
 pub mod testing;

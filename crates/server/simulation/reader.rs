@@ -191,6 +191,7 @@ async fn attach(
         patience_ms: 20_000,
         cohort: plan.company.rank(back.told),
         sharer: plan.company.sharer(back.number, back.told),
+        listen: None,
     };
     let began = Instant::now();
     // A rank waits for the others.

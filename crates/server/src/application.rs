@@ -77,6 +77,7 @@ impl Application for Node {
             self.tell_of_attachments(&mut state, *server);
         }
         self.pipelines_grow(&mut state, &change.came);
+        self.subscriptions_members_changed(&mut state);
         self.drain(&mut state);
     }
 

@@ -10,6 +10,7 @@
 //! - `pipelines`: executions, and the worker processes that run them;
 //! - `directory`: which blocks touch which tiles, in large runs;
 //! - `evaluation`: expressions, evaluated beside the blocks;
+//! - `subscriptions`: expressions that are watched from step to step, and who is told of events;
 //! - `space`: blocks that were put to be kept;
 //! - `status`: what `forebay status` shows.
 
@@ -31,6 +32,7 @@ mod space;
 mod spawner;
 mod status;
 mod streams;
+mod subscriptions;
 
 /// Whole servers in a simulated environment. It stands beside the sources, and sees what the server's own tests see.
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! - [`decisions`]: what follows from what a stream's coordinator decides;
 //! - [`departures`]: what other servers say and ask before they leave;
 //! - [`locations`], [`attachments`]: what servers tell each other of who coordinates streams, and of attachments;
-//! - [`pipelines`]: the events that pipelines are told of, and what follows from them for streams;
+//! - [`pipelines`], [`subscriptions`]: the events that these are told of, and what follows from them for streams
+//!   ([`streams_at_hand`]);
 //! - [`directory`], [`replication`], [`space`]: the same for what ranks end, for copies, and for the space; what waits for them;
 //! - [`evaluation`]: expressions, evaluated by the servers that hold something of their fields;
 //! - [`fetching`], [`held_bytes`]: bytes of blocks that this server reads, of others and of its own;
@@ -24,6 +25,8 @@ mod locations;
 mod pipelines;
 mod replication;
 mod space;
+mod streams_at_hand;
+mod subscriptions;
 mod takeover;
 
 use connections::Connections;
@@ -35,7 +38,7 @@ use crate::context::{Common, Context};
 use crate::directory::Directory;
 use crate::evaluation::{Connections as ReadConnections, Pool};
 use crate::options::ServerOptions;
-use crate::pipelines::{Pipelines, StreamEvent};
+use crate::pipelines::Pipelines;
 use crate::questions::{Answer, QuestionSubject};
 use crate::replication::Replication;
 use crate::shared::Shared;
@@ -47,6 +50,8 @@ use crate::streams::holdings::Holdings;
 use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use crate::streams::progress::Progress;
+use crate::streams::users::{StreamEvent, StreamUser};
+use crate::subscriptions::Subscriptions;
 use forebay_cluster::Cluster;
 use forebay_cluster::forming::FormedMember;
 use forebay_cluster::watched::Watched;
@@ -106,7 +111,8 @@ pub(crate) struct Components {
     /// The blocks of steps that are here.
     pub(crate) holdings: Holdings,
     pub(crate) pipelines: Pipelines,
-    /// What streams tell pipelines, in order, before any other message is handled.
+    pub(crate) subscriptions: Subscriptions,
+    /// What streams tell those who use them within this server, in order, before any other message is handled.
     pub(crate) stream_events: VecDeque<StreamEvent>,
     pub(crate) space: Space,
     pub(crate) directory: Directory,
@@ -132,6 +138,7 @@ impl Components {
             ("replication", self.replication.sanity_check()),
             ("space", self.space.sanity_check()),
             ("pipelines", self.pipelines.sanity_check()),
+            ("subscriptions", self.subscriptions.sanity_check()),
         ];
         let mut wrong =
             found.into_iter().filter_map(|(what, found)| Some(format!("{what}: {}", found.err()?)));
@@ -202,6 +209,16 @@ impl Node {
                 self.handle(state, from, message);
             } else {
                 return;
+            }
+        }
+    }
+
+    /// A stream tells one who uses it within this server something.
+    fn on_stream_event(&self, state: &mut Components, event: StreamEvent) {
+        match event.user() {
+            StreamUser::Pipeline(_) => self.pipelines_stream_event(state, event),
+            StreamUser::Subscriptions(_) => {
+                self.with_subscriptions(state, |all, cx, streams| all.on_stream_event(cx, streams, event));
             }
         }
     }
@@ -325,5 +342,6 @@ pub(crate) async fn housekeeping(node: Arc<Node>) {
         node.look_for_the_lost();
         node.forget_replicas();
         node.look_at_progress();
+        node.look_at_subscriptions();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Pipelines`] is the whole of it at one server: the pipelines that this server coordinates, and the workers beside it. It is
 //! told of events and changes nobody else's state. What it needs of streams it gets through [`Streams`], and they tell it of
-//! steps by [`StreamEvent`].
+//! steps by [`crate::streams::users::StreamEvent`].
 //!
 //! - [`events`]: what streams, ranks and servers tell;
 //! - [`pipeline`]: one pipeline, as its coordinator sees it;
@@ -22,17 +22,16 @@ mod local_worker;
 mod local_workers;
 mod members;
 mod pipeline;
-mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
 mod worker_process;
 
 pub(crate) use execution::WorkerOutcome;
 pub(crate) use local_workers::{LocalWorkers, WorkerStart};
-pub(crate) use streams::{StreamEvent, Streams};
 pub(crate) use worker_process::{WorkerHost, keep_alive};
 
 use crate::context::Context;
+use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
 use forebay_core::{Error, Result};
 use forebay_wire::execution::PipelineSpec;

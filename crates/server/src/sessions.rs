@@ -3,7 +3,7 @@
 //! - this module: the greeting, and how a session of any role ([`role_session`]) is served;
 //! - [`client`]: a client's connection, as all sessions use it;
 //! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
-//! - [`evaluations`]: expressions that a client asks for once;
+//! - [`evaluations`]: expressions that a client asks for once; [`subscriber`]: those that it watches for;
 //! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
 //! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection.
 
@@ -23,6 +23,7 @@ mod receive;
 mod role_session;
 mod searches;
 mod space;
+mod subscriber;
 mod worker;
 mod writing;
 

@@ -5,6 +5,7 @@
 //! - [`local_ranks`]: the ranks whose home this server is, and what it has told of them;
 //! - [`begin_page`]: how such a rank begins steps without a question; [`progress`]: how fast they go on;
 //! - [`attachments`]: where an attachment's steps are told, and which attachments each stream has;
+//! - [`users`]: what pipelines and subscriptions need of streams, and are told by them;
 //! - [`holdings`]: the blocks of steps that are in this server's memory.
 
 pub(crate) mod attachments;
@@ -14,3 +15,4 @@ pub(crate) mod holdings;
 pub(crate) mod local_ranks;
 pub(crate) mod locations;
 pub(crate) mod progress;
+pub(crate) mod users;

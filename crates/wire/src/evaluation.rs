@@ -2,9 +2,10 @@
 
 use forebay_core::contract::Field;
 use forebay_core::ids::{ServerId, StepId};
+use forebay_query::ReportedValue;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::Piece;
-use forebay_query::value::{Place, Scalar};
+use forebay_query::value::Scalar;
 use serde::{Deserialize, Serialize};
 
 /// A text, and the fields by which it was checked: whoever reads it makes the same plan of it.
@@ -82,26 +83,13 @@ pub struct Answers {
     pub cost: Cost,
 }
 
-/// What one aggregate or binding of a text is at a step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ValueReport {
-    /// The binding's name, or the aggregate as a text.
-    pub label: String,
-    /// Its value, or why there is none.
-    pub value: Scalar,
-    /// How many elements are no numbers.
-    pub nan: u64,
-    /// Where its extreme lies.
-    pub place: Option<Place>,
-}
-
 /// What a text gives at a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TextValue {
     /// The value, or why there is none.
     pub value: Scalar,
     /// Its bindings and aggregates.
-    pub values: Vec<ValueReport>,
+    pub values: Vec<ReportedValue>,
     /// What that has cost the servers.
     pub cost: Cost,
 }

@@ -10,7 +10,7 @@
 //! - [`comm`]: the protocol between the workers of a pipeline;
 //! - [`request`]: which answer belongs to which request of one connection;
 //! - [`execution`], [`drive`]: what several of them say of pipelines;
-//! - [`evaluation`]: what several of them say of expressions;
+//! - [`evaluation`], [`subscription`]: what several of them say of expressions and subscriptions;
 //! - [`datagram`]: what servers say past connections;
 //! - `testing`: values of all messages, for tests (feature `testing`).
 
@@ -27,6 +27,7 @@ pub mod peer;
 pub mod protocol;
 pub mod request;
 pub mod seal;
+pub mod subscription;
 #[cfg(feature = "testing")]
 pub mod testing;
 

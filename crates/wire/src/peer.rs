@@ -11,6 +11,7 @@ pub mod replication;
 mod size;
 pub mod space;
 pub mod streams;
+pub mod subscriptions;
 
 use crate::frame::Frame;
 use crate::protocol::Message;
@@ -33,6 +34,8 @@ pub enum PeerMessage {
     Pipelines(pipelines::Message),
     /// About evaluations of expressions.
     Evaluation(evaluation::Message),
+    /// About subscriptions.
+    Subscriptions(subscriptions::Message),
 }
 
 macro_rules! of_protocol {
@@ -63,4 +66,5 @@ of_protocol! {
     Space(space),
     Pipelines(pipelines),
     Evaluation(evaluation),
+    Subscriptions(subscriptions),
 }

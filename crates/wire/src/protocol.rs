@@ -76,6 +76,8 @@ protocols! {
     Pipelines = 21, "pipelines";
     /// Servers, about evaluations of expressions: [`crate::peer::evaluation`].
     Evaluation = 22, "evaluation";
+    /// Servers, about subscriptions: [`crate::peer::subscriptions`].
+    Subscriptions = 23, "subscriptions";
 }
 
 /// A message of a protocol.

@@ -58,6 +58,7 @@ macro_rules! for_each_message {
             $crate::peer::space::Message,
             $crate::peer::pipelines::Message,
             $crate::peer::evaluation::Message,
+            $crate::peer::subscriptions::Message,
             $crate::comm::CommMessage
         }
     };

@@ -9,7 +9,7 @@ use forebay_wire::connection::{CloseReason, Hello};
 use forebay_wire::for_each_message;
 use forebay_wire::frame::{Decoder, Frame, Header, encode};
 use forebay_wire::peer::{
-    cluster, directory, evaluation, pipelines, replication, space as space_directory, streams,
+    cluster, directory, evaluation, pipelines, replication, space as space_directory, streams, subscriptions,
 };
 use forebay_wire::protocol::{Message, Protocol, Reply, Request};
 use forebay_wire::testing::{Inventor, Plain, names_of, seeds};
@@ -194,6 +194,7 @@ fn every_kind_has_a_number_of_its_own() {
         space_directory: Message;
         pipelines: Message;
         evaluation: Message;
+        subscriptions: Message;
         comm: CommMessage;
     }
     // Chance does not make what was found.

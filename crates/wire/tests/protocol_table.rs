@@ -58,6 +58,7 @@ fn messages_of(protocol: Protocol) -> Section {
         Protocol::SpaceDirectory => section! { "message": peer::space::Message },
         Protocol::Pipelines => section! { "message": peer::pipelines::Message },
         Protocol::Evaluation => section! { "message": peer::evaluation::Message },
+        Protocol::Subscriptions => section! { "message": peer::subscriptions::Message },
     }
 }
 

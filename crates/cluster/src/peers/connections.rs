@@ -212,6 +212,7 @@ fn push(outbox: &Outbox, header: Header, message: &PeerMessage, files: Vec<Owned
         PeerMessage::Space(message) => outbox.push_with(header, message, files, None),
         PeerMessage::Pipelines(message) => outbox.push_with(header, message, files, None),
         PeerMessage::Evaluation(message) => outbox.push_with(header, message, files, None),
+        PeerMessage::Subscriptions(message) => outbox.push_with(header, message, files, None),
     }
 }
 

@@ -164,6 +164,8 @@ pub struct Attachment {
     pub reader: Option<Identity>,
     /// The name of the pipeline that it is of, if it is of one.
     pub pipeline: Option<String>,
+    /// Whether it is of subscriptions.
+    pub is_of_subscriptions: bool,
     /// The ranks that it has, if it is a cohort.
     pub(super) cohort: Option<Cohort>,
     /// The readers among which its steps are shared out, if they are.
@@ -233,6 +235,7 @@ impl Attachment {
             demands: true,
             reader: None,
             pipeline: None,
+            is_of_subscriptions: false,
             cohort: None,
             share: None,
             remembers_run: true,
@@ -308,6 +311,7 @@ impl Attachment {
         match (&self.reader, &self.pipeline) {
             (Some(reader), _) => reader.to_string(),
             (None, Some(pipeline)) => format!("pipeline '{pipeline}'"),
+            (None, None) if self.is_of_subscriptions => "subscriptions".to_owned(),
             (None, None) => "a pipeline".to_owned(),
         }
     }

@@ -69,6 +69,11 @@ impl Value {
 }
 
 impl Remembered {
+    /// Whether another one remembers the same, whatever came so far.
+    pub(super) fn is_like(&self, other: &Remembered) -> bool {
+        self.function == other.function && self.window == other.window
+    }
+
     pub(super) fn new(temporal: &Temporal) -> Remembered {
         let window = temporal.window as usize;
         let (function, most) = match temporal.function {

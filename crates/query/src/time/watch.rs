@@ -58,6 +58,15 @@ impl WatchState {
         WatchState { remembered, condition, until, episodes: Timeline::new(REMEMBERED) }
     }
 
+    /// Whether it is what a plan remembers: its functions of time stand at the same places.
+    pub fn fits(&self, plan: &Plan) -> bool {
+        let fresh = WatchState::new(plan).remembered;
+        let is_same = |(own, other): (&(ScalarId, Remembered), &(ScalarId, Remembered))| {
+            own.0 == other.0 && own.1.is_like(&other.1)
+        };
+        self.remembered.len() == fresh.len() && self.remembered.iter().zip(&fresh).all(is_same)
+    }
+
     /// A run goes on at this step: what came at or after it is forgotten. Further back than is remembered, all is.
     pub fn forget_from(&mut self, step: StepNumber) {
         self.remembered.iter_mut().for_each(|(_, remembered)| remembered.forget_from(step));

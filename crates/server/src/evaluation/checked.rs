@@ -39,6 +39,11 @@ impl CheckedText {
         let keys = plan.aggregates.iter().map(|aggregate| key_of(&plan, aggregate)).collect();
         Ok(CheckedText { planned: Arc::new(planned), plan: Arc::new(plan), keys })
     }
+
+    /// Whether the text names a field.
+    pub(crate) fn names(&self, field: &str) -> bool {
+        self.plan.fields.iter().any(|planned| planned.field.name == field)
+    }
 }
 
 /// What an aggregate gathers, whatever its place in the plan.

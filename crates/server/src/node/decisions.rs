@@ -1,9 +1,9 @@
 //! What follows from what a stream's coordinator decides: others are told, attachments are told of steps, streams are forgotten.
 
 use super::{Components, Node};
-use crate::pipelines::StreamEvent;
 use crate::streams::attachments::Delivery;
 use crate::streams::local_ranks::cuts_to_tell;
+use crate::streams::users::StreamEvent;
 use forebay_core::ids::RunNumber;
 use forebay_core::steps::{AttachmentId, Effect, StepReport};
 use forebay_core::{ErrorKind, Result};
@@ -43,8 +43,8 @@ impl Node {
                         let event = Event::Detached { attachment, error };
                         outboxes.values().for_each(|outbox| self.tell_client(outbox, &event));
                     }
-                    Some(Delivery::Pipeline { name: pipeline }) => {
-                        state.stream_events.push_back(StreamEvent::Failed { pipeline, error });
+                    Some(Delivery::User(user)) => {
+                        state.stream_events.push_back(StreamEvent::Failed { user, error });
                     }
                     None => {}
                 },
@@ -130,8 +130,8 @@ impl Node {
                     self.apply(state, stream, effects);
                 }
             }
-            Some(Delivery::Pipeline { name: pipeline }) => {
-                state.stream_events.push_back(StreamEvent::Step { pipeline, report });
+            Some(Delivery::User(user)) => {
+                state.stream_events.push_back(StreamEvent::Step { user, report });
             }
             None => {
                 // It failed at a step before this one: nobody will release what was not told.

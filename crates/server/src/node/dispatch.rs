@@ -23,6 +23,7 @@ impl Node {
             }
             PeerMessage::Pipelines(message) => self.on_pipelines(state, from, message),
             PeerMessage::Evaluation(message) => self.on_evaluation(state, from, message),
+            PeerMessage::Subscriptions(message) => self.on_subscriptions(state, from, message),
         }
     }
 
@@ -364,6 +365,7 @@ impl Node {
         self.agreed.notify_waiters();
         self.space_peer_gone(state, peer);
         self.pipelines_peer_gone(state, peer);
+        self.subscriptions_peer_gone(state, peer);
         self.read_from.forget(peer);
         self.places_told(state);
         self.drain(state);

@@ -1,14 +1,14 @@
 //! Pipelines within a server: which of its events they are told of, and what follows from them for its streams.
 
-mod streams;
-
+use super::streams_at_hand::StreamsAtHand;
 use super::{Components, Node};
 use crate::context::Context;
 use crate::pipelines::{
-    Creation, LocalWorkers, Pipelines, StreamEvent, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
+    Creation, LocalWorkers, Pipelines, WorkerHost, WorkerOutcome, WorkerStart, keep_alive,
 };
 use crate::questions::Answer;
 use crate::shared::Shared;
+use crate::streams::users::StreamEvent;
 use forebay_cluster::failure::process::Process;
 use forebay_core::ids::{Epoch, ServerId};
 use forebay_core::{Error, Result};
@@ -20,7 +20,6 @@ use forebay_wire::peer::pipelines::Message;
 use forebay_wire::peer::streams::Message as StreamsMessage;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use streams::{Consequence, StreamsAtHand};
 
 /// How long the processes of workers may take to end when the server ends.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -29,33 +28,12 @@ const LOOK: Duration = Duration::from_millis(10);
 
 impl Node {
     /// Tells the pipelines of an event, and then does what follows for streams.
-    ///
-    /// Of steps that this delivers to pipelines, they are told with the next `drain`, before any other message: each caller
-    /// calls that before it unlocks the state. That is as good as telling them amid their event, since whatever is told of a
-    /// step neither takes back what the event has decided, nor is looked at by what is left of it: a step is put behind those
-    /// that wait, and begins to run if none does.
     fn with_pipelines<T>(
         &self,
         state: &mut Components,
         event: impl FnOnce(&mut Pipelines, &mut Context<'_>, &mut StreamsAtHand<'_>) -> T,
     ) -> T {
-        let have_all_told = self.all_told(state);
-        let mut streams = StreamsAtHand {
-            coordination: &mut state.coordination,
-            attachments: &mut state.attachments,
-            have_all_told,
-            are_holders_members: state.replication.successors.is_empty(),
-            consequences: Vec::new(),
-        };
-        let mut cx = Context { server: &self.shared, common: &mut state.common };
-        let result = event(&mut state.pipelines, &mut cx, &mut streams);
-        for consequence in streams.consequences {
-            match consequence {
-                Consequence::Effects(stream, effects) => self.apply(state, &stream, effects),
-                Consequence::Tell(event) => state.stream_events.push_back(event),
-            }
-        }
-        result
+        self.with_streams(state, |users, cx, streams| event(users.pipelines, cx, streams))
     }
 
     /// Tells the pipelines of an event from outside the server's own messages.
@@ -70,7 +48,7 @@ impl Node {
     }
 
     /// A stream tells a pipeline something.
-    pub(super) fn on_stream_event(&self, state: &mut Components, event: StreamEvent) {
+    pub(super) fn pipelines_stream_event(&self, state: &mut Components, event: StreamEvent) {
         self.with_pipelines(state, |pipelines, cx, streams| pipelines.on_stream_event(cx, streams, event));
     }
 

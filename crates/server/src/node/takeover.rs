@@ -20,7 +20,8 @@ impl Components {
         let workers = self.pipelines.workers().streams();
         let replicated = self.replication.backups.streams();
         let attached = self.attachments.streams();
-        held.chain(ranks).chain(workers).chain(replicated).chain(attached).cloned().collect()
+        let watched = self.subscriptions.streams();
+        held.chain(ranks).chain(workers).chain(replicated).chain(attached).chain(watched).cloned().collect()
     }
 }
 
@@ -51,6 +52,7 @@ impl Node {
             self.tell(state, to, message);
         }
         self.tell_workers_again(state, stream, to);
+        self.tell_copies_again(state, stream, to);
     }
 
     /// A rank has ended a step, which has as many copies as it is to have or not: tells its stream's coordinator, and whichever
@@ -204,6 +206,7 @@ impl Node {
             self.settle_if_told(state, &stream);
         }
         self.settle_pipelines(state);
+        self.settle_subscriptions(state);
     }
 
     /// What was known of a stream has been told: it goes on.
@@ -223,6 +226,7 @@ impl Node {
         let homes: Vec<ServerId> = taking_over.reported_homes().collect();
         state.coordination.remove(stream);
         state.pipelines.on_coordinated_elsewhere(stream);
+        state.subscriptions.on_coordinated_elsewhere(stream);
         self.agreed.notify_waiters();
         state.common.queue_all(state.locations.take_deferred());
         for home in homes {

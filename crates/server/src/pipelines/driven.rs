@@ -13,8 +13,8 @@ mod orders;
 
 use super::driven_steps::{Asker, DrivenStep, DrivenSteps, RETIRED_MAX};
 use super::pipeline::Pipeline;
-use super::streams::Streams;
 use crate::context::Context;
+use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{StepReport, StreamCoordinator};
 use forebay_core::{Error, ErrorKind, Result};

@@ -6,8 +6,8 @@ use super::driven_steps::{Asker, DrivenSteps};
 use super::execution::WorkerOutcome;
 use super::members::WorkerLoss;
 use super::pipeline::Pipeline;
-use super::streams::{StreamEvent, Streams};
 use crate::context::Context;
+use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_core::Error;
 use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
@@ -24,16 +24,20 @@ impl Pipelines {
         event: StreamEvent,
     ) {
         match event {
-            StreamEvent::Step { pipeline, report } => {
-                if let Some(found) = self.coordinated.get_mut(&pipeline) {
+            StreamEvent::Step { user: StreamUser::Pipeline(name), report } => {
+                if let Some(found) = self.coordinated.get_mut(&name) {
                     found.on_step(cx, streams, *report);
                 }
             }
-            StreamEvent::Attached { pipeline } => {
-                let found = self.coordinated.get_mut(&pipeline).and_then(|found| found.driven.as_mut());
+            StreamEvent::Attached { user: StreamUser::Pipeline(name) } => {
+                let found = self.coordinated.get_mut(&name).and_then(|found| found.driven.as_mut());
                 found.into_iter().for_each(DrivenSteps::end_takeover);
             }
-            StreamEvent::Failed { pipeline, error } => self.end(cx, streams, &pipeline, &error),
+            StreamEvent::Failed { user: StreamUser::Pipeline(name), error } => {
+                self.end(cx, streams, &name, &error);
+            }
+            // For others.
+            StreamEvent::Step { .. } | StreamEvent::Attached { .. } | StreamEvent::Failed { .. } => {}
         }
     }
 

@@ -3,8 +3,8 @@
 
 use super::execution::{Execution, WorkerOutcome};
 use super::pipeline::{HeldStep, Pipeline, QueuedStep};
-use super::streams::Streams;
 use crate::context::Context;
+use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::StepReport;
 use forebay_wire::execution::{CommMember, Execute};

@@ -3,8 +3,8 @@
 use super::driven_steps::DrivenSteps;
 use super::execution::WorkerOutcome;
 use super::pipeline::Pipeline;
-use super::streams::Streams;
 use crate::context::Context;
+use crate::streams::users::Streams;
 use forebay_core::contract::Needs;
 use forebay_core::ids::ServerId;
 use forebay_core::{Error, ErrorKind, Result};

@@ -4,8 +4,8 @@
 
 use super::driven_steps::DrivenSteps;
 use super::execution::Execution;
-use super::streams::Streams;
 use crate::context::Context;
+use crate::streams::users::{StreamUser, Streams};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{Attachment, AttachmentId, Delivery, Start, StepReport};
@@ -159,7 +159,8 @@ impl Pipeline {
         attachment.follow = true;
         self.attachment = Some(id);
         self.driven.iter_mut().for_each(DrivenSteps::begin_takeover);
-        streams.attach(cx, &self.spec.stream, &self.spec.name, id, attachment, start)
+        let user = StreamUser::Pipeline(self.spec.name.clone());
+        streams.attach(cx, &self.spec.stream, user, id, attachment, start)
     }
 
     /// With which step the pipeline begins, here or in the place of a coordinator that has died.

@@ -62,6 +62,10 @@ impl Session {
                 Ok(Some(Reply::Pipeline { stream, driven }))
             }
             Request::Contracts { stream } => self.contracts(&stream).await.map(Some),
+            Request::Subscriptions { skip } => {
+                let (list, more) = node.state.lock().subscriptions.status(node.id, skip);
+                Ok(Some(Reply::Subscriptions { list: list.to_string(), more }))
+            }
             Request::LeaveGroup { discard, patience_ms } => {
                 let patience = Duration::from_millis(patience_ms).min(PATIENCE_MAX);
                 node.leave(discard, patience, self.client.left()).await?;

@@ -1,4 +1,5 @@
-//! A reader's connection: attaches to a stream, is told of steps, releases them; and reads blocks.
+//! A reader's connection: attaches to a stream, is told of steps, releases them; and reads blocks. What it does as a subscriber is in
+//! `subscriber`.
 
 use super::client::{Client, log_unanswered};
 use super::evaluations::Evaluations;
@@ -23,19 +24,23 @@ use tokio::time::timeout;
 
 /// A reader's session.
 pub(super) struct Session {
-    client: Client,
-    attachments: Vec<Attached>,
+    pub(super) client: Client,
+    pub(super) attachments: Vec<Attached>,
     evaluations: Evaluations,
+    /// Names this connection among those that have made subscriptions, if it has.
+    pub(super) subscribes_as: Option<u64>,
     reading: Reading,
 }
 
 /// An attachment of a session.
 #[derive(Debug, Clone)]
-struct Attached {
-    id: AttachmentId,
-    stream: String,
+pub(super) struct Attached {
+    pub(super) id: AttachmentId,
+    pub(super) stream: String,
     /// Which rank of a cohort it is, if it is one; which of the readers that share steps, if it is one of these.
-    rank: Option<u32>,
+    pub(super) rank: Option<u32>,
+    /// Whether it is a subscriber: it is told of events, and of steps with these.
+    pub(super) listens: bool,
 }
 
 impl RoleSession for Session {
@@ -63,6 +68,7 @@ impl RoleSession for Session {
     }
 
     async fn on_end(&mut self, dubious: bool) {
+        self.end_subscribing();
         self.note_stops();
         let reads = self.client.shared_memory && self.stop_reading();
         self.client.until_memory_is_unused(reads || dubious).await;
@@ -76,7 +82,7 @@ impl RoleSession for Session {
 impl Session {
     pub(super) fn new(client: Client) -> Session {
         let (evaluations, reading) = (Evaluations::default(), Reading::default());
-        Session { client, attachments: Vec::new(), evaluations, reading }
+        Session { client, attachments: Vec::new(), evaluations, subscribes_as: None, reading }
     }
 
     async fn on_request(&mut self, number: u64, request: Request) -> Result<Option<Reply>> {
@@ -102,6 +108,13 @@ impl Session {
                 let report = self.report_of(attachment, run, step)?;
                 self.evaluations.begin(&self.client, number, report, text)
             }
+            Request::Subscribe { stream, definition } => self.subscribe(stream, *definition).await.map(Some),
+            Request::AwaitSubscription { stream, name } => {
+                self.await_subscription(stream, name).await.map(Some)
+            }
+            Request::ChangeSubscription { stream, name, change } => {
+                self.change_subscription(&stream, &name, change).await.map(Some)
+            }
             Request::Detach { attachment, held, failed } => {
                 self.close_attachment(attachment, &held, failed);
                 Ok(Some(Reply::Done))
@@ -125,6 +138,9 @@ impl Session {
             return Ok(Reply::Redirect(server));
         }
         let node = self.client.node.clone();
+        if let Some(listen) = attach.listen.clone() {
+            return self.listen(attach, listen).await;
+        }
         let shares = attach.sharer.is_some();
         let attached = match (attach.cohort.clone(), attach.sharer.clone()) {
             (None, None) => self.attach_alone(attach)?,
@@ -153,7 +169,7 @@ impl Session {
         let (node, stream, start) = (self.client.node.clone(), attach.stream.clone(), attach.start);
         let mut state = node.state.lock();
         let id = place_of(&node, &state, &attach);
-        let attached = Attached { id, stream: stream.clone(), rank: None };
+        let attached = Attached { id, stream: stream.clone(), rank: None, listens: false };
         state.attachments.add_rank(id, 0, self.client.outbox.clone());
         learn_cursor(&node, &mut state, &attach);
         match node.coordinator(&mut state, &stream).attach(id, attachment_of(&node, attach), start) {
@@ -182,7 +198,7 @@ impl Session {
         let coordinator = node.coordinator(&mut state, &stream);
         let shared = coordinator.share(id, comes_back, sharer, attachment, start);
         let (id, number, effects) = shared.inspect_err(|_| node.forget_idle(&mut state, &stream))?;
-        let attached = Attached { id, stream: stream.clone(), rank: Some(number) };
+        let attached = Attached { id, stream: stream.clone(), rank: Some(number), listens: false };
         state.attachments.add_rank(id, number, self.client.outbox.clone());
         self.attachments.push(attached.clone());
         node.apply(&mut state, &stream, effects);
@@ -207,7 +223,7 @@ impl Session {
             state.attachments.add_rank(id, number, self.client.outbox.clone());
             node.apply(&mut state, &stream, effects);
             node.drain(&mut state);
-            Attached { id, stream: stream.clone(), rank: Some(number) }
+            Attached { id, stream: stream.clone(), rank: Some(number), listens: false }
         };
         let id = attached.id;
         let waits = |stream: &StreamCoordinator| stream.arrival(id, number, token) == Arrival::Waits;
@@ -239,7 +255,7 @@ impl Session {
         Err(error)
     }
 
-    fn find(&self, id: AttachmentId) -> Option<&Attached> {
+    pub(super) fn find(&self, id: AttachmentId) -> Option<&Attached> {
         self.attachments.iter().find(|attached| attached.id == id)
     }
 
@@ -266,7 +282,11 @@ impl Session {
     }
 
     /// Waits until something about a stream is agreed; `false` if that takes too long, or the reader leaves.
-    async fn agreed(&mut self, stream: &str, is_agreed: impl Fn(&StreamCoordinator) -> bool) -> bool {
+    pub(super) async fn agreed(
+        &mut self,
+        stream: &str,
+        is_agreed: impl Fn(&StreamCoordinator) -> bool,
+    ) -> bool {
         let node = self.client.node.clone();
         tokio::select! {
             biased;
@@ -277,7 +297,7 @@ impl Session {
 
     /// The server that coordinates a stream, if it is another one; if it is this one, waits until it has been told all that
     /// the coordinator before it knew: else a reader would not be told of runs that are over.
-    async fn find_told(&self, stream: &str) -> Result<Option<ServerId>> {
+    pub(super) async fn find_told(&self, stream: &str) -> Result<Option<ServerId>> {
         let told = async {
             loop {
                 let elsewhere = self.client.find_elsewhere(stream).await?;
@@ -320,6 +340,9 @@ impl Session {
 
     /// Has finished with a step.
     fn release(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber, pinned: bool) {
+        if self.listens(id) {
+            return self.finish_event(id, (run, step), pinned);
+        }
         self.tell_coordinator(id, |coordinator, rank| match rank {
             None => coordinator.release(id, run, step, pinned),
             Some(rank) => coordinator.release_by(id, rank, (run, step), pinned),
@@ -328,6 +351,9 @@ impl Session {
 
     /// Its handle is closed: it wants nothing more, but arrays of these steps live on.
     fn close_attachment(&mut self, id: AttachmentId, held: &[(RunNumber, StepNumber)], failed: bool) {
+        if self.listens(id) {
+            return self.stop_listening(id, held.is_empty());
+        }
         self.tell_coordinator(id, |coordinator, rank| match rank {
             None => {
                 let mut effects = coordinator.on_stop(id, if failed { &[] } else { held });
@@ -344,7 +370,9 @@ impl Session {
         id: AttachmentId,
         event: impl FnOnce(&mut StreamCoordinator, Option<u32>) -> Vec<Effect>,
     ) {
-        let Some(Attached { stream, rank, .. }) = self.find(id) else { return };
+        let Some(Attached { stream, rank, .. }) = self.find(id).filter(|attached| !attached.listens) else {
+            return;
+        };
         let node = &self.client.node;
         let mut state = node.state.lock();
         let effects = event(node.coordinator(&mut state, stream), *rank);
@@ -354,7 +382,7 @@ impl Session {
 
     /// The reader is gone: the next of its name goes on with what it had not finished with.
     fn note_stops(&self) {
-        let alone = self.attachments.iter().filter(|attached| attached.rank.is_none());
+        let alone = self.attachments.iter().filter(|attached| attached.rank.is_none() && !attached.listens);
         for Attached { id, .. } in alone {
             self.tell_coordinator(*id, |coordinator, _| coordinator.on_stop(*id, &[]));
         }
@@ -363,9 +391,10 @@ impl Session {
     /// Tells the reader of no further steps; returns whether it may still look at some that it was told of.
     fn stop_reading(&mut self) -> bool {
         let node = self.client.node.clone();
-        let mut reads = false;
+        let mut reads = self.attachments.iter().any(|attached| attached.listens);
         let mut state = node.state.lock();
-        for Attached { id, stream, rank } in &self.attachments {
+        for Attached { id, stream, rank, .. } in self.attachments.iter().filter(|attached| !attached.listens)
+        {
             let coordinator = node.coordinator(&mut state, stream);
             let held = match rank {
                 None => coordinator.held_by(*id),
@@ -445,8 +474,12 @@ impl Node {
 
     /// A session's attachment is gone.
     fn end_attachment(&self, attached: &Attached, outbox: &Arc<Outbox>) {
-        let Attached { id, stream, rank } = attached;
+        let Attached { id, stream, rank, listens } = attached;
         let mut state = self.state.lock();
+        if *listens {
+            self.with_subscriptions(&mut state, |all, cx, streams| all.leave(cx, streams, *id));
+            return self.drain(&mut state);
+        }
         let coordinator = self.coordinator(&mut state, stream);
         let effects = match rank {
             None => coordinator.detach(*id),

@@ -7,7 +7,7 @@ use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_query::Evaluation;
 use forebay_wire::client::consumer::Reply;
-use forebay_wire::evaluation::{PlannedText, TextValue, ValueReport};
+use forebay_wire::evaluation::{PlannedText, TextValue};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -63,11 +63,6 @@ async fn evaluated(node: &Arc<Node>, report: StepReport, text: CheckedText) -> T
     let mut evaluating = [Evaluating { text, evaluation, state: None }];
     let cost = node.evaluate(&report.id, &[&report], &mut evaluating, node.unique()).await;
     let [Evaluating { evaluation, .. }] = evaluating;
-    let values = evaluation.reported().into_iter().map(|reported| ValueReport {
-        label: reported.label,
-        value: reported.value,
-        nan: reported.nan,
-        place: reported.place,
-    });
-    TextValue { value: evaluation.value(), values: values.collect(), cost }
+    let values = evaluation.reported();
+    TextValue { value: evaluation.value(), values, cost }
 }

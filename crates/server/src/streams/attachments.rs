@@ -2,6 +2,7 @@
 //! as every server knows: should the stream's coordinator die, the one that takes its place keeps their places until they
 //! come back. (Design note 10.)
 
+use super::users::StreamUser;
 use forebay_cluster::environment::HashMap;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, AttachmentRecord};
@@ -25,11 +26,8 @@ pub(crate) enum Delivery {
         /// The connections of its ranks, or of the readers that share steps: of one reader there is one, of rank 0.
         outboxes: BTreeMap<u32, Arc<Outbox>>,
     },
-    /// To a pipeline that this server coordinates.
-    Pipeline {
-        /// Its name.
-        name: String,
-    },
+    /// To one who uses it within this server.
+    User(StreamUser),
 }
 
 /// All attachments that this server has to do with.

@@ -33,6 +33,11 @@ pub enum Request {
         /// Its name.
         stream: String,
     },
+    /// Asks for the subscriptions that the server coordinates. Answer: [`Reply::Subscriptions`].
+    Subscriptions {
+        /// How many to leave out, since they were told already.
+        skip: u64,
+    },
     /// The server leaves its group, once all that it holds is held elsewhere; then it ends. Answer: [`Reply::Done`].
     LeaveGroup {
         /// Whether what no other server can hold is given up.
@@ -73,6 +78,13 @@ pub enum Reply {
     },
     /// To [`Request::Contracts`]: JSON.
     Contracts(String),
+    /// To [`Request::Subscriptions`]: JSON of some, and whether there are more.
+    Subscriptions {
+        /// A list.
+        list: String,
+        /// Whether there are more: then ask again.
+        more: bool,
+    },
     /// To [`Request::CreatePipeline`] and [`Request::Contracts`]: another server coordinates the stream.
     Redirect(ServerId),
 }

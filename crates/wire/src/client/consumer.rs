@@ -2,6 +2,7 @@
 
 use crate::evaluation::TextValue;
 use crate::protocol::speaks;
+use crate::subscription::{Change, Listen};
 use forebay_core::contract::{Needs, NeedsByStep};
 use forebay_core::error::Error;
 use forebay_core::identity::Identity;
@@ -9,6 +10,8 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::{
     AttachmentId, CohortRank, HeldStep, RunEnd, Sharer, Situation, Start, StepReport, Take,
 };
+use forebay_query::subscription::{Definition, Event as Fired};
+use forebay_query::value::Unknown;
 use serde::{Deserialize, Serialize};
 
 /// What a reader attaches with.
@@ -40,6 +43,8 @@ pub struct Attach {
     pub cohort: Option<CohortRank>,
     /// How it shares steps with others of its name, if it does.
     pub sharer: Option<Sharer>,
+    /// The subscription of which it is told events, with the steps that these hold, if it is a subscriber.
+    pub listen: Option<Listen>,
 }
 
 /// What a reader says.
@@ -94,6 +99,31 @@ pub enum Request {
         /// The text.
         text: String,
     },
+    /// Makes a subscription: the coordinator of its stream watches for it from the next step on. One of that name that is the same
+    /// goes on. It ends with those who have made it or listen to it, unless it is to be kept. Answer: [`Reply::Subscribed`] or
+    /// [`Reply::Redirect`].
+    Subscribe {
+        /// The stream.
+        stream: String,
+        /// The subscription.
+        definition: Box<Definition>,
+    },
+    /// Waits until it is agreed from which step on a subscription watches. Answer: [`Reply::Needed`] or [`Reply::Redirect`].
+    AwaitSubscription {
+        /// The stream.
+        stream: String,
+        /// Its name.
+        name: String,
+    },
+    /// Does something with a subscription. Answer: [`Reply::Done`] or [`Reply::Redirect`].
+    ChangeSubscription {
+        /// The stream.
+        stream: String,
+        /// Its name.
+        name: String,
+        /// What.
+        change: Change,
+    },
     /// Detaches. Answer: [`Reply::Done`].
     Detach {
         /// The attachment.
@@ -121,6 +151,13 @@ pub enum Reply {
         /// Its number among those with whom it shares steps, if it does.
         number: Option<u32>,
     },
+    /// To [`Request::Attach`] of a subscriber.
+    Listening {
+        /// Names it.
+        attachment: AttachmentId,
+        /// The number of the last event before those that it is told of.
+        last: u64,
+    },
     /// To [`Request::Attach`]: another server coordinates the stream.
     Redirect(ServerId),
     /// To [`Request::Need`].
@@ -132,6 +169,15 @@ pub enum Reply {
     Situation(Box<Situation>),
     /// To [`Request::Evaluate`].
     Evaluated(Box<TextValue>),
+    /// To [`Request::Subscribe`].
+    Subscribed {
+        /// Whether it was there before.
+        existed: bool,
+        /// The number of its last event; 0 if there was none.
+        last: u64,
+        /// The number of the last event with which a subscriber has finished.
+        finished: u64,
+    },
 }
 
 /// What a reader is told.
@@ -151,7 +197,29 @@ pub enum Event {
         /// How the run ended.
         end: Box<RunEnd>,
     },
-    /// The attachment's contract cannot be met, or its coordinator is gone.
+    /// To a subscriber: an event.
+    Fired {
+        /// The attachment it is for.
+        attachment: AttachmentId,
+        /// The event.
+        event: Box<Fired>,
+        /// How many events before it are not remembered any more.
+        missed: u64,
+        /// Its step, which it holds; `None` if that is held no longer.
+        report: Option<Box<StepReport>>,
+    },
+    /// To a subscriber: whether what is watched holds was not known at a step. Told once for each sort of reason.
+    Unknown {
+        /// The attachment it is for.
+        attachment: AttachmentId,
+        /// The run.
+        run: RunNumber,
+        /// The step.
+        step: StepNumber,
+        /// Why.
+        why: Box<Unknown>,
+    },
+    /// The attachment's contract cannot be met, or its coordinator is gone; of a subscriber that its subscription has ended.
     Detached {
         /// The attachment.
         attachment: AttachmentId,

@@ -38,7 +38,7 @@ impl PeerMessage {
             ),
             PeerMessage::Directory(message) => matches!(message, directory::Message::Unregistered { .. }),
             PeerMessage::Space(message) => matches!(message, space::Message::Done { .. }),
-            PeerMessage::Evaluation(_) => false,
+            PeerMessage::Evaluation(_) | PeerMessage::Subscriptions(_) => false,
             PeerMessage::Pipelines(message) => {
                 matches!(message, Pipelines::Drive { .. } | Pipelines::Driven { result: Ok(_), .. })
             }

@@ -40,6 +40,7 @@ impl From<&PeerMessage> for Plain {
             PeerMessage::Space(message) => Plain::of(message),
             PeerMessage::Pipelines(message) => Plain::of(message),
             PeerMessage::Evaluation(message) => Plain::of(message),
+            PeerMessage::Subscriptions(message) => Plain::of(message),
         }
     }
 }

@@ -150,6 +150,7 @@ pub fn requests() -> Requests {
         given_back: Some((1, 10)),
         back: Some(AttachmentId(7)),
         patience_ms: 7,
+        listen: None,
         cohort: Some(CohortRank { rank: 1, size: 3, host: "h".into(), goes_on: true, told: vec![told] }),
         sharer: None,
     };

@@ -464,3 +464,57 @@ pub struct FieldMatch {
     /// The last closed step of the run at which it was needed.
     pub last: Option<u64>,
 }
+
+/// What `forebay subscriptions` and `Admin.subscriptions` tell: what each subscription watches for, and what has
+/// come of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionStatus {
+    /// Its name.
+    pub name: String,
+    /// The stream whose steps it watches.
+    pub stream: String,
+    /// The server that coordinates it.
+    pub server: Option<u64>,
+    /// What it watches for.
+    pub text: String,
+    /// At every so many of the steps at which its fields are offered.
+    pub every: u64,
+    /// At which evaluations there are events: `each`, `rise`, `fall` or `both`.
+    pub on: String,
+    /// After how many events it ends.
+    pub limit: Option<u64>,
+    /// When it ends at the latest, in milliseconds since 1970.
+    pub expires: Option<u64>,
+    /// `skip`: what is not known takes no part; `reset`: it counts as if it did not hold.
+    pub missing: String,
+    /// Whether it goes on without anybody who listens.
+    pub keep: bool,
+    /// Whether nothing is evaluated.
+    pub paused: bool,
+    /// How many listen to it now.
+    pub subscribers: u64,
+    /// How often it was evaluated.
+    pub evaluated: u64,
+    /// How often what it watches for held.
+    pub held: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// How often whether it holds was not known, by the sort of reason: `torn`, `not covered`, `lost`, `not offered`,
+    /// `overflow`, `history`, `no partner`, `mismatch`.
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+    /// Why the last evaluation gave nothing known, if it did not.
+    pub unknown_why: Option<String>,
+    /// How many steps were dropped before they could be evaluated.
+    pub missed: u64,
+    /// Seconds of one core that evaluating it has taken; what several ask together is shared out evenly.
+    pub seconds: f64,
+    /// Bytes that were read for it, in the same way.
+    pub read_bytes: u64,
+    /// The run of the last step that was evaluated.
+    pub last_run: Option<u64>,
+    /// The last step that was evaluated.
+    pub last_step: Option<u64>,
+    /// The step of the last event.
+    pub last_event_step: Option<u64>,
+}

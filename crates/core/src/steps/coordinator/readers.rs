@@ -1,6 +1,7 @@
 //! What readers do: they attach, are told of steps, release them and leave.
 
 use super::StreamCoordinator;
+use crate::contract::Field;
 use crate::ids::{RunNumber, StepId, StepNumber};
 use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Start};
 use crate::steps::effect::Effect;
@@ -435,6 +436,13 @@ impl StreamCoordinator {
         attachment.into_iter().flat_map(|held| held.delivered.iter().chain(&held.pinned)).copied().collect()
     }
 
+    /// The fields that the latest run offers, as they are now, and whether it may offer others yet.
+    pub fn offered(&self) -> (impl Iterator<Item = &Field>, bool) {
+        let run = self.runs.get(&self.last_run);
+        let is_complete = run.is_some_and(|run| run.offer.is_complete());
+        (run.into_iter().flat_map(|run| run.offer.fields.values()), !is_complete)
+    }
+
     /// A step that an attachment holds, or one of its several readers does, as that is told to it, with the static fields of its run.
     pub fn report_of(&self, id: AttachmentId, run: RunNumber, step: StepNumber) -> Result<StepReport> {
         let attachment = self.attachments.get(&id).filter(|attachment| attachment.is_held((run, step)));
@@ -448,6 +456,8 @@ impl StreamCoordinator {
         let step_id = StepId { stream: self.name.clone(), run, step };
         let mut report = held.report(step_id, attachment.needs.at(run, step));
         report.statics = of_run.statics.report();
+        report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
+        (report.term, report.ranks) = (self.term, of_run.options.size);
         Ok(report)
     }
 
@@ -463,6 +473,16 @@ impl StreamCoordinator {
             attachment.note_finished((run, step));
         }
         self.released(id, run, step, pinned)
+    }
+
+    /// An attachment may hold so many steps from now on.
+    pub fn set_window(&mut self, id: AttachmentId, window: u32) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.window = window.clamp(1, 1024);
+            self.deliver(id, &mut effects);
+        }
+        effects
     }
 
     /// An attachment does not look at a step any more; `pinned` says that arrays of it live on.

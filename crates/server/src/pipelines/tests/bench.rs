@@ -3,6 +3,7 @@
 use crate::context::{Common, Context};
 use crate::node::Node;
 use crate::pipelines::*;
+use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_cluster::ClusterOptions;
 use forebay_cluster::environment::Machine;
 use forebay_cluster::forming::become_member;
@@ -63,7 +64,8 @@ impl TestStreams {
         for effect in effects {
             match effect {
                 Effect::Deliver(_, report) => {
-                    self.events.push_back(StreamEvent::Step { pipeline: "p".into(), report });
+                    self.events
+                        .push_back(StreamEvent::Step { user: StreamUser::Pipeline("p".into()), report });
                 }
                 Effect::Free { id, .. } => self.freed.push(id.step),
                 _ => {}
@@ -121,20 +123,25 @@ impl Streams for TestStreams {
         &mut self,
         _: &Context<'_>,
         stream: &str,
-        pipeline: &str,
+        user: StreamUser,
         id: AttachmentId,
         attachment: Attachment,
         start: Start,
     ) -> Result<()> {
-        assert_eq!((stream, pipeline), ("s", "p"));
+        assert_eq!((stream, &user), ("s", &StreamUser::Pipeline("p".to_owned())));
         let effects = self.coordinator.attach(id, attachment, start)?;
         self.apply(effects);
-        self.events.push_back(StreamEvent::Attached { pipeline: pipeline.to_owned() });
+        self.events.push_back(StreamEvent::Attached { user });
         Ok(())
     }
 
     fn release(&mut self, _: &str, id: AttachmentId, (run, step): (RunNumber, StepNumber), pinned: bool) {
         let effects = self.coordinator.release(id, run, step, pinned);
+        self.apply(effects);
+    }
+
+    fn set_window(&mut self, _: &str, id: AttachmentId, window: u32) {
+        let effects = self.coordinator.set_window(id, window);
         self.apply(effects);
     }
 

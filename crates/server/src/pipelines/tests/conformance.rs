@@ -3,7 +3,7 @@
 use super::bench::{S0, S1, TestStreams, ended, field, first_of_two, joining};
 use crate::context::{Common, Context};
 use crate::node::Node;
-use crate::pipelines::{StreamEvent, Streams};
+use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -127,7 +127,8 @@ fn a_server_that_dies_changes_nothing_for_steps_that_are_told(around: &mut impl 
 
 fn attach(around: &mut impl Surroundings, start: Start) -> Result<()> {
     let attachment = Attachment::new(Needs::all(1), S0, 10);
-    around.with(|cx, streams| streams.attach(cx, "s", "p", ID, attachment, start))
+    around
+        .with(|cx, streams| streams.attach(cx, "s", StreamUser::Pipeline("p".into()), ID, attachment, start))
 }
 
 /// The only rank begins the run, and says what it offers.
@@ -147,11 +148,11 @@ fn end_step(around: &mut impl Surroundings, step: StepNumber) {
 fn said(events: Vec<StreamEvent>) -> Vec<String> {
     let said = |event| {
         let (pipeline, what) = match event {
-            StreamEvent::Step { pipeline, report } => (pipeline, format!("step {}", report.id.step)),
-            StreamEvent::Attached { pipeline } => (pipeline, "attached".to_owned()),
-            StreamEvent::Failed { pipeline, error } => (pipeline, format!("failed: {error}")),
+            StreamEvent::Step { user, report } => (user, format!("step {}", report.id.step)),
+            StreamEvent::Attached { user } => (user, "attached".to_owned()),
+            StreamEvent::Failed { user, error } => (user, format!("failed: {error}")),
         };
-        assert_eq!(pipeline, "p");
+        assert_eq!(pipeline, StreamUser::Pipeline("p".into()));
         what
     };
     events.into_iter().map(said).collect()

@@ -5,9 +5,9 @@ use crate::context::{Common, Context};
 use crate::node::Node;
 use crate::pipelines::tests::bench::first_of_two;
 use crate::pipelines::tests::conformance::{Surroundings, suite};
-use crate::pipelines::{StreamEvent, Streams};
 use crate::streams::attachments::{Attachments, Delivery};
 use crate::streams::coordination::Coordination;
+use crate::streams::users::{StreamEvent, Streams};
 use forebay_core::ids::StepNumber;
 use forebay_core::steps::{Effect, StreamCoordinator};
 use std::sync::Arc;
@@ -28,10 +28,10 @@ impl Server {
         for effect in effects {
             match effect {
                 Effect::Deliver(id, report) => {
-                    let Some(Delivery::Pipeline { name }) = self.attachments.delivery(id) else {
+                    let Some(Delivery::User(user)) = self.attachments.delivery(id) else {
                         panic!("nobody is told of {report:?}");
                     };
-                    self.told.push(StreamEvent::Step { pipeline: name.clone(), report });
+                    self.told.push(StreamEvent::Step { user: user.clone(), report });
                 }
                 Effect::Free { id, .. } => self.freed.push(id.step),
                 _ => {}

@@ -1,0 +1,66 @@
+//! Where the events of a subscription are told: at the server that coordinates its stream.
+
+use crate::connection::coordinator::CoordinatorAnswer;
+use crate::connection::group::Group;
+use crate::connection::rpc::{Rpc, unexpected};
+use crate::reading::held_steps::{HoldOwner, StepSource};
+use crate::reading::server_pool::ServerPool;
+use forebay_core::Result;
+use forebay_core::contract::Needs;
+use forebay_core::steps::{HeldStep, Start, Take};
+use forebay_query::subscription::Definition;
+use forebay_wire::client::consumer::{Attach, Reply, Request};
+use forebay_wire::connection::Role;
+use forebay_wire::subscription::{From, Listen};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a subscriber listens with.
+pub(super) struct Listening<'a> {
+    pub(super) group: &'a Group,
+    pub(super) stream: &'a str,
+    pub(super) definition: &'a Definition,
+    pub(super) from: From,
+    pub(super) window: u32,
+    pub(super) held: Vec<HeldStep>,
+}
+
+/// Listens at the server that coordinates the stream. Returns the number of the last event before those that are told, too.
+pub(super) fn listen(
+    listening: Listening<'_>,
+    pool: &ServerPool,
+    deadline: Instant,
+) -> Result<(StepSource, u64)> {
+    let Listening { group, stream, definition, from, window, held } = listening;
+    let listen =
+        Listen { name: definition.name.clone(), from, definition: Some(Box::new(definition.clone())) };
+    let attach = Attach {
+        stream: stream.to_owned(),
+        needs: Needs::all(1).into(),
+        window,
+        start: Start::Next,
+        follow: true,
+        take: Take::All,
+        reader: group.identity(),
+        held,
+        given_back: None,
+        back: None,
+        patience_ms: 0,
+        cohort: None,
+        sharer: None,
+        listen: Some(listen),
+    };
+    let request = Request::Attach(Box::new(attach));
+    let ask = |rpc: &Rpc, left: Duration| match rpc
+        .call_within(&request, None, left, "to listen to a subscription")?
+        .message
+    {
+        Reply::Listening { attachment, last } => Ok(CoordinatorAnswer::Answer((attachment, last))),
+        Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
+        other => Err(unexpected(&other)),
+    };
+    let (server, rpc, (attachment, last)) = group.at_coordinator(stream, &Role::Consumer, deadline, ask)?;
+    let rpc = Arc::new(rpc);
+    pool.adopt(server, rpc.clone());
+    Ok((StepSource { rpc, server, held_as: HoldOwner::Attachment(attachment) }, last))
+}

@@ -1,0 +1,158 @@
+//! What is asked for.
+
+use crate::schema::Schema;
+use crate::syntax::Syntax;
+use crate::time::Turn;
+use forebay_core::ids::{Timestamp, check_name};
+use forebay_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+/// The most steps before one that fired, or after it, that are kept.
+const KEPT_MAX: u32 = 64;
+/// The longest that an event holds its step for subscribers that do not take it, in seconds.
+const HOLD_MAX: u32 = 24 * 3600;
+
+/// At which evaluations there are events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum On {
+    /// At each at which what is watched holds.
+    #[default]
+    Each,
+    /// At the first of an episode.
+    Rise,
+    /// At the first after one.
+    Fall,
+    /// At both.
+    Both,
+}
+
+impl On {
+    /// Whether this is an event.
+    pub fn includes(self, turn: Turn) -> bool {
+        match self {
+            On::Each => turn != Turn::Fell,
+            On::Rise => turn == Turn::Rose,
+            On::Fall => turn == Turn::Fell,
+            On::Both => turn != Turn::Goes,
+        }
+    }
+}
+
+/// What an evaluation is that gives nothing known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Missing {
+    /// It takes no part: neither does it count for `for`, nor does it end an episode.
+    #[default]
+    Skip,
+    /// It counts as if what is watched did not hold.
+    Reset,
+}
+
+/// Steps that are kept around one that fired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeptSteps {
+    /// So many before it.
+    pub before: u32,
+    /// So many after it.
+    pub after: u32,
+}
+
+/// A subscription as it is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its name, unique in its stream.
+    pub name: String,
+    /// What is watched.
+    pub text: String,
+    /// The stream of fields that the text names without one.
+    pub own: Option<String>,
+    /// At every so many of the steps at which its fields are offered.
+    pub every: u32,
+    /// At which evaluations there are events.
+    pub on: On,
+    /// It ends after so many events.
+    pub limit: Option<u64>,
+    /// When it ends at the latest.
+    pub expires: Option<Timestamp>,
+    /// What evaluations are that give nothing known.
+    pub missing: Missing,
+    /// Whether it goes on without anybody who listens.
+    pub keep: bool,
+    /// Which steps are kept when it fires.
+    pub keeps: Option<KeptSteps>,
+    /// For how many seconds an event holds its step for subscribers that have not taken it.
+    pub hold: u32,
+}
+
+impl Definition {
+    /// A subscription without options.
+    pub fn new(name: &str, text: &str) -> Definition {
+        Definition {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            own: None,
+            every: 1,
+            on: On::Each,
+            limit: None,
+            expires: None,
+            missing: Missing::Skip,
+            keep: false,
+            keeps: None,
+            hold: 30,
+        }
+    }
+
+    /// Checks all that can be wrong in itself. Returns the streams of the fields that the text names, its own first.
+    pub fn check(&self) -> Result<Vec<String>> {
+        check_name("subscription", &self.name)?;
+        let fail = |text: String| Err(Error::invalid(text));
+        if self.every == 0 {
+            return fail("every is 0: use 1 for every step".to_owned());
+        }
+        if self.limit == Some(0) {
+            return fail("limit is 0: leave it out for no limit".to_owned());
+        }
+        if let Some(kept) = self.keeps.filter(|kept| kept.before.max(kept.after) > KEPT_MAX) {
+            return fail(format!(
+                "{} steps before and {} after are to be kept: at most {KEPT_MAX}",
+                kept.before, kept.after
+            ));
+        }
+        if self.hold > HOLD_MAX {
+            return fail(format!("an event is to hold its step for {} s: at most {HOLD_MAX}", self.hold));
+        }
+        let syntax = Syntax::parse(&self.text)?;
+        let streams = Schema::streams_of(self.own.as_deref(), syntax.fields());
+        match (streams.is_empty(), syntax.fields().first()) {
+            (false, _) => Ok(streams),
+            (true, Some(field)) => {
+                let name = &field.name;
+                fail(format!(
+                    "field '{name}': of which stream? Write stream.{name}, or say the stream of all with stream="
+                ))
+            }
+            (true, None) => fail("nothing is watched: the text names no field".to_owned()),
+        }
+    }
+
+    /// The stream whose steps are watched.
+    pub fn stream(&self) -> Result<String> {
+        let streams = self.check()?;
+        match &streams[..] {
+            [stream] => Ok(stream.clone()),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "fields of several streams ({}) in one subscription are not built yet",
+                    streams.join(", ")
+                ),
+            )),
+        }
+    }
+
+    /// Whether another one asks for the same, but for what does not concern what is watched.
+    pub fn is_same(&self, other: &Definition) -> bool {
+        let of = |one: &Definition| Definition { hold: 0, expires: None, keep: false, ..one.clone() };
+        of(self) == of(other)
+    }
+}

@@ -1,0 +1,316 @@
+//! Subscriptions: texts that are watched from step to step, and who is told of events.
+//!
+//! [`Subscriptions`] is the whole of it at one server: those of streams that this server coordinates, and what it keeps of those
+//! that others do. It is told of events and changes nobody else's state. What it needs of streams it gets through [`Streams`].
+//!
+//! - this module: what subscribers ask for;
+//! - [`subscription`]: one subscription;
+//! - [`watch`]: the steps of a stream, for the subscriptions that need the same of it; [`needs`]: what that is; [`watching`]: when
+//!   steps are let go of;
+//! - [`evaluating`]: what is to be evaluated at a step, and what comes of it ([`work`]);
+//! - [`listener`]: a subscriber;
+//! - [`heirs`]: what other servers keep of all that, and this one of theirs ([`copies`]);
+//! - [`takeover`]: the coordinator of a stream has died.
+
+mod copies;
+mod evaluating;
+mod heirs;
+mod listener;
+mod needs;
+mod status;
+mod subscription;
+mod takeover;
+mod watch;
+mod watching;
+mod work;
+
+pub(crate) use listener::Listener;
+pub(crate) use work::{Done, Due, Work};
+
+use crate::context::Context;
+use crate::streams::users::Streams;
+use copies::{Copies, Key, Untold};
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::AttachmentId;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_query::subscription::Definition;
+use forebay_wire::subscription::{Change, Listen, SubscriptionCopy};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use subscription::Subscription;
+use watch::Watch;
+
+/// How many subscriptions a server coordinates at most.
+const SUBSCRIPTIONS_MAX: usize = 20_000;
+/// How long a subscription that is not to be kept goes on without anybody who listens: one whose connection has broken may come back.
+const ALONE: Duration = Duration::from_secs(30);
+
+/// A subscription as it is when it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subscribed {
+    /// Whether it was there before.
+    pub(crate) existed: bool,
+    /// The number of its last event.
+    pub(crate) last: u64,
+    /// The number of the last event with which a subscriber has finished.
+    pub(crate) finished: u64,
+}
+
+/// All subscriptions that a server has to do with.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    /// Those of streams that it coordinates.
+    coordinated: BTreeMap<Key, Subscription>,
+    watches: BTreeMap<AttachmentId, Watch>,
+    /// Where each subscriber listens.
+    listeners: BTreeMap<AttachmentId, Key>,
+    /// What is to be evaluated as soon as this event is over.
+    work: VecDeque<Work>,
+    /// Texts that did not fit the fields of the step that their watch evaluates.
+    failed_at_once: Vec<(AttachmentId, Done)>,
+    /// What others have kept of subscriptions whose coordinator has died, until all have told.
+    inherited: BTreeMap<Key, SubscriptionCopy>,
+    /// What others were told to keep, and have not answered yet.
+    untold: Untold,
+    /// What this server keeps of others.
+    copies: Copies,
+}
+
+/// What subscribers ask for.
+impl Subscriptions {
+    /// Makes a subscription, for the connection of this number, unless there is one that is the same.
+    pub(crate) fn subscribe(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        stream: &str,
+        definition: Definition,
+        connection: u64,
+    ) -> Result<Subscribed> {
+        if definition.stream()? != stream {
+            return Err(Error::protocol("a subscription of another stream"));
+        }
+        let key = (stream.to_owned(), definition.name.clone());
+        if let Some(known) = self.coordinated.get_mut(&key) {
+            if !known.definition.is_same(&definition) {
+                return Err(Error::conflict(format!(
+                    "there is a subscription '{}' of stream '{stream}' already, which watches for: {}. Remove it first, or choose \
+                     another name",
+                    definition.name, known.definition.text
+                )));
+            }
+            known.connections.insert(connection);
+            let (last, finished) = (known.log.last_number(), known.finished);
+            return Ok(Subscribed { existed: true, last, finished });
+        }
+        if self.coordinated.len() >= SUBSCRIPTIONS_MAX {
+            let text =
+                format!("this server has {SUBSCRIPTIONS_MAX} subscriptions already: remove some first");
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        let mut made = Subscription::new(cx.server.unique(), definition, cx.server.environment.now());
+        made.connections.insert(connection);
+        // What is known to be wrong is said at once; before its stream is there, it is checked when that is.
+        if let Some(coordinator) = streams.coordinator(stream) {
+            let (fields, may_grow) = coordinator.offered();
+            let fields: Vec<_> = fields.cloned().collect();
+            if !fields.is_empty() {
+                match made.check(stream, &fields) {
+                    Err(error) if error.kind == ErrorKind::NotFound && may_grow => {}
+                    checked => checked?,
+                }
+            }
+        }
+        let needs = made.needs()?;
+        made.watch = self.watch_for(cx, streams, stream, needs, &key.1)?;
+        if let Some(watch) = self.watches.get_mut(&made.watch) {
+            watch.looks_back = watch.looks_back.max(made.looks_back());
+        }
+        self.coordinated.insert(key.clone(), made);
+        self.keep_elsewhere(cx, &key);
+        Ok(Subscribed { existed: false, last: 0, finished: 0 })
+    }
+
+    /// A subscriber listens to a subscription from now on. Returns the number of the last event before those that it is told of.
+    pub(crate) fn listen(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        stream: &str,
+        (listen, id): (Listen, AttachmentId),
+        listener: Listener,
+    ) -> Result<u64> {
+        let key = (stream.to_owned(), listen.name.clone());
+        if !self.coordinated.contains_key(&key) {
+            let Some(definition) = listen.definition else {
+                return Err(self.not_found(stream, &listen.name));
+            };
+            self.subscribe(cx, streams, stream, *definition, id.0)?;
+        }
+        let Some(found) = self.coordinated.get_mut(&key) else {
+            return Err(self.not_found(stream, &listen.name));
+        };
+        let held = listener.held();
+        let last = found.add_listener(id, listener, listen.from);
+        let watch = found.watch;
+        found.tell_reasons(cx, id);
+        self.listeners.insert(id, key.clone());
+        if let Some(watch) = self.watches.get_mut(&watch) {
+            held.into_iter().for_each(|step| watch.hold_for_listener(step, id));
+        }
+        self.deliver(cx, streams, &key);
+        self.end_if_over(cx, streams, &key);
+        Ok(last)
+    }
+
+    /// A subscriber has finished with a step; `pinned` says that arrays of it live on.
+    pub(crate) fn release(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        step: (RunNumber, StepNumber),
+        pinned: bool,
+    ) {
+        let Some(key) = self.listeners.get(&id).cloned() else { return };
+        let Some(found) = self.coordinated.get_mut(&key) else { return };
+        found.on_released(id, step);
+        let watch = found.watch;
+        if !pinned {
+            self.let_go(streams, watch, step, |watch| watch.end_listening(step, id));
+        }
+        self.deliver(cx, streams, &key);
+        self.end_if_over(cx, streams, &key);
+    }
+
+    /// A subscriber listens no more.
+    pub(crate) fn leave(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, id: AttachmentId) {
+        let Some(key) = self.listeners.remove(&id) else { return };
+        let Some(found) = self.coordinated.get_mut(&key) else { return };
+        found.remove_listener(id, cx.server.environment.now());
+        let watch = found.watch;
+        for step in self.watches.get(&watch).map(|watch| watch.held_for(id)).unwrap_or_default() {
+            self.let_go(streams, watch, step, |watch| watch.end_listening(step, id));
+        }
+    }
+
+    /// A subscriber wants to be told of nothing more, and still holds steps.
+    pub(crate) fn stop_telling(&mut self, id: AttachmentId) {
+        let found = self.listeners.get(&id).and_then(|key| self.coordinated.get_mut(key));
+        if let Some(listener) = found.and_then(|found| found.listener_mut(id)) {
+            listener.close();
+        }
+    }
+
+    /// A connection that has made subscriptions has ended.
+    pub(crate) fn on_connection_ended(&mut self, cx: &Context<'_>, connection: u64) {
+        let now = cx.server.environment.now();
+        for subscription in self.coordinated.values_mut() {
+            subscription.remove_connection(connection, now);
+        }
+    }
+
+    /// Pauses, resumes or removes a subscription.
+    pub(crate) fn change(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (stream, name): (&str, &str),
+        change: Change,
+    ) -> Result<()> {
+        let key = (stream.to_owned(), name.to_owned());
+        let Some(found) = self.coordinated.get_mut(&key) else { return Err(self.not_found(stream, name)) };
+        match change {
+            Change::Pause => found.state.is_paused = true,
+            Change::Resume => found.state.is_paused = false,
+            Change::Remove => {
+                self.end(cx, streams, &key, &format!("subscription '{name}' was removed"));
+                return Ok(());
+            }
+        }
+        self.keep_elsewhere(cx, &key);
+        Ok(())
+    }
+
+    /// Time has passed: what is over ends, and steps are let go of that nobody has taken.
+    pub(crate) fn on_time(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams) {
+        let (now, clock) = (cx.server.environment.now(), cx.server.environment.wall_clock());
+        let mut over = Vec::new();
+        for (key, subscription) in &mut self.coordinated {
+            let name = &key.1;
+            if subscription.definition.expires.is_some_and(|expires| expires <= clock) {
+                over.push((key.clone(), format!("subscription '{name}' has expired")));
+            } else if !subscription.definition.keep && subscription.is_alone_for(now) > ALONE {
+                over.push((key.clone(), format!("nobody has listened to subscription '{name}'")));
+            }
+        }
+        for (key, why) in over {
+            self.end(cx, streams, &key, &why);
+        }
+        let watches: Vec<AttachmentId> = self.watches.keys().copied().collect();
+        for id in watches {
+            let overdue = self.watches.get_mut(&id).map(|watch| watch.take_overdue(now)).unwrap_or_default();
+            overdue.into_iter().for_each(|step| self.let_go(streams, id, step, |_| {}));
+        }
+    }
+
+    /// The attachment through which a subscription is told of steps.
+    pub(crate) fn attachment_of(&self, stream: &str, name: &str) -> Result<AttachmentId> {
+        let found = self.coordinated.get(&(stream.to_owned(), name.to_owned()));
+        found.map(|found| found.watch).ok_or_else(|| self.not_found(stream, name))
+    }
+
+    fn not_found(&self, stream: &str, name: &str) -> Error {
+        let of_stream = self.coordinated.keys().filter(|(of, _)| of == stream).map(|(_, name)| &name[..]);
+        let known: Vec<&str> = of_stream.take(8).collect();
+        let known = if known.is_empty() {
+            "there is none".to_owned()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        Error::not_found(format!("stream '{stream}' has no subscription '{name}'; {known}"))
+    }
+
+    /// A subscription ends: those who listen are told why.
+    fn end(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, key: &Key, why: &str) {
+        let Some(subscription) = self.coordinated.remove(key) else { return };
+        let error = Error::new(ErrorKind::Ended, why.to_owned());
+        for (id, listener) in subscription.listeners() {
+            self.listeners.remove(id);
+            listener.tell_ended(cx, *id, error.clone());
+        }
+        self.forget_elsewhere(cx, key, subscription.creation);
+        self.leave_watch(streams, subscription.watch, &key.1);
+    }
+
+    /// What must hold after each event.
+    #[cfg(test)]
+    pub(crate) fn sanity_check(&self) -> std::result::Result<(), String> {
+        for ((stream, name), subscription) in &self.coordinated {
+            let Some(watch) = self.watches.get(&subscription.watch) else {
+                return Err(format!("subscription '{name}' of stream '{stream}' is told of no steps"));
+            };
+            if watch.stream != *stream || !watch.users.contains(name) {
+                return Err(format!("subscription '{name}' of stream '{stream}' is told of other steps"));
+            }
+        }
+        for (id, watch) in &self.watches {
+            if let Some(name) = watch.users.iter().find(|name| {
+                let key = (watch.stream.clone(), (*name).clone());
+                self.coordinated.get(&key).is_none_or(|subscription| subscription.watch != *id)
+            }) {
+                return Err(format!("subscription '{name}' is told of steps, and is not there"));
+            }
+            if watch.users.is_empty() {
+                return Err("steps are watched for nobody".to_owned());
+            }
+            watch.sanity_check()?;
+        }
+        Ok(())
+    }
+
+    /// The names of subscriptions that are told of the same steps.
+    fn users_of(&self, watch: AttachmentId) -> BTreeSet<String> {
+        self.watches.get(&watch).map(|watch| watch.users.clone()).unwrap_or_default()
+    }
+}

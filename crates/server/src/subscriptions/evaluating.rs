@@ -1,0 +1,304 @@
+//! What is to be evaluated at a step, and what comes of it.
+
+use super::Subscriptions;
+use super::copies::Key;
+use super::subscription::about;
+use super::watch::Holder;
+use super::work::{Done, Due, ProgressOf, Work};
+use crate::context::Context;
+use crate::streams::users::{StreamEvent, StreamUser, Streams};
+use forebay_core::contract::Field;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{AttachmentId, Start, StepReport};
+use forebay_core::{Error, ErrorKind};
+use forebay_query::subscription::{Evaluated, Settled};
+use forebay_query::time::Moment;
+use forebay_query::value::{Unknown, UnknownKind};
+use forebay_wire::evaluation::Cost;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Subscriptions {
+    /// A stream tells subscriptions of a step, or that there will be none.
+    pub(crate) fn on_stream_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        event: StreamEvent,
+    ) {
+        match event {
+            StreamEvent::Step { user: StreamUser::Subscriptions(id), report } => {
+                match self.watches.get_mut(&id) {
+                    Some(watch) => watch.push(*report),
+                    None => return,
+                }
+                self.advance(cx, streams, id);
+            }
+            StreamEvent::Failed { user: StreamUser::Subscriptions(id), error } => {
+                self.on_failed(cx, streams, id, &error);
+            }
+            // For others.
+            StreamEvent::Step { .. } | StreamEvent::Attached { .. } | StreamEvent::Failed { .. } => {}
+        }
+    }
+
+    /// What is to be begun, now that the event is over.
+    pub(crate) fn take_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+
+    /// The contract of subscriptions cannot be met: the region that they watch lies in no such field, most likely. They go on with all
+    /// of it, and are told at each step what is wrong.
+    fn on_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        error: &Error,
+    ) {
+        let Some(watch) = self.watches.remove(&id) else { return };
+        tracing::info!("subscriptions of stream '{}' attach anew: {error}", watch.stream);
+        let mut needs = watch.needs.clone();
+        if let forebay_core::contract::Needs::Fields(fields) = &mut needs {
+            fields.iter_mut().for_each(|need| need.terms.part = None);
+        }
+        let again = AttachmentId(cx.server.unique());
+        let is_new = needs != watch.needs;
+        let attached = is_new
+            .then(|| self.attach(cx, streams, (&watch.stream, again), needs, (Start::Next, Vec::new())));
+        for name in &watch.users {
+            let key = (watch.stream.clone(), name.clone());
+            match (&attached, self.coordinated.get_mut(&key)) {
+                (Some(Ok(())), Some(subscription)) => {
+                    subscription.watch = again;
+                    if let Some(watch) = self.watches.get_mut(&again) {
+                        watch.users.insert(name.clone());
+                    }
+                    self.keep_elsewhere(cx, &key);
+                }
+                _ => self.end(cx, streams, &key, &about(name, error)),
+            }
+        }
+    }
+
+    /// Begins with the next step of a watch, if none is evaluated.
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, id: AttachmentId) {
+        while let Some(watch) = self.watches.get_mut(&id)
+            && let Some(report) = watch.take_next()
+        {
+            let stream = watch.stream.clone();
+            let (due, failed) = self.due(streams, &stream, id, &report);
+            if due.is_empty() {
+                self.on_evaluated(cx, streams, id, &report, failed);
+                continue;
+            }
+            self.work.push_back(Work { watch: id, report, due });
+            // What failed already is settled with the others.
+            self.failed_at_once.extend(failed.into_iter().map(|done| (id, done)));
+        }
+    }
+
+    /// The texts that are to be evaluated at a step, and those that do not fit its fields.
+    fn due(
+        &mut self,
+        streams: &dyn Streams,
+        stream: &str,
+        id: AttachmentId,
+        report: &StepReport,
+    ) -> (Vec<Due>, Vec<Done>) {
+        let fields = fields_at(streams, stream, report);
+        let step = (report.id.run, report.id.step);
+        let (mut due, mut failed) = (Vec::new(), Vec::new());
+        for name in self.users_of(id) {
+            let Some(found) = self.coordinated.get_mut(&(stream.to_owned(), name.clone())) else { continue };
+            let is_past = found.state.last.is_some_and(|last| step <= last);
+            if found.state.is_paused || is_past || found.is_over().is_some() {
+                continue;
+            }
+            let creation = found.creation;
+            let checked = found.check(stream, &fields);
+            if !found.is_due(step.1) {
+                continue;
+            }
+            match (checked, found.text()) {
+                (Ok(()), Some(text)) => {
+                    let (text, watch) = (text.clone(), found.state.watch_for(&text.plan, step.0, step.1));
+                    due.push(Due { name, creation, text, watch });
+                }
+                (checked, _) => {
+                    let kind = match checked.as_ref().err().map(|error| error.kind) {
+                        Some(ErrorKind::NotFound) | None => UnknownKind::NotOffered,
+                        Some(ErrorKind::OutOfBounds) => UnknownKind::NotCovered,
+                        Some(_) => UnknownKind::Mismatch,
+                    };
+                    let text = checked.err().map(|error| error.text).unwrap_or_default();
+                    let evaluation = Err(Unknown::new(kind, text));
+                    failed.push(Done { name, creation, evaluation, watch: None, cost: Cost::default() });
+                }
+            }
+        }
+        (due, failed)
+    }
+
+    /// Texts were evaluated at a step: events are told, and the step is let go of when other servers know.
+    pub(crate) fn on_evaluated(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        report: &Arc<StepReport>,
+        mut all: Vec<Done>,
+    ) {
+        all.extend(self.failed_at_once.extract_if(.., |(watch, _)| *watch == id).map(|(_, done)| done));
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        if watch.evaluating.as_ref().is_none_or(|evaluating| !Arc::ptr_eq(evaluating, report)) {
+            return;
+        }
+        watch.evaluating = None;
+        let (stream, step) = (watch.stream.clone(), (report.id.run, report.id.step));
+        let mut progress = Vec::new();
+        for done in all {
+            let key = (stream.clone(), done.name.clone());
+            let found = self.coordinated.get(&key).filter(|found| found.creation == done.creation);
+            if found.is_some() {
+                progress.extend(self.settle_one(cx, &key, report, done));
+            }
+        }
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.note_recent(step);
+        }
+        self.tell_progress(cx, (id, step), &stream, progress.iter());
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.end(step, &Holder::Evaluation);
+        }
+        for told in progress {
+            let key = (stream.clone(), told.name);
+            self.deliver(cx, streams, &key);
+            self.end_if_over(cx, streams, &key);
+        }
+        self.release_free(streams, id);
+        self.advance(cx, streams, id);
+    }
+
+    /// What comes of one text.
+    fn settle_one(
+        &mut self,
+        cx: &mut Context<'_>,
+        key: &Key,
+        report: &StepReport,
+        done: Done,
+    ) -> Option<ProgressOf> {
+        let found = self.coordinated.get_mut(key)?;
+        let (run, step) = (report.id.run, report.id.step);
+        let evaluated = Evaluated {
+            run,
+            moment: Moment { step, time: report.time },
+            evaluation: done.evaluation.as_ref().map_err(Clone::clone),
+            watch: done.watch,
+            missed: report.missed,
+        };
+        let number = found.log.next_number();
+        let Settled { event, unknown } = found.state.settle(&found.definition, evaluated, number);
+        found.state.counts.seconds += done.cost.seconds;
+        found.state.counts.read = found.state.counts.read.saturating_add(done.cost.read);
+        let keeps_after = found.take_keeps_after();
+        let keeps = found.definition.keeps.filter(|_| event.is_some());
+        if let Some(keeps) = keeps {
+            found.keep_after(keeps.after);
+        }
+        if let Some(event) = &event {
+            found.log.push(event.clone());
+        }
+        if let Some(why) = &unknown {
+            for (id, listener) in found.listeners() {
+                listener.tell_unknown(cx, *id, (run, step), why);
+            }
+        }
+        let until = cx.server.environment.now() + Duration::from_secs(found.definition.hold.into());
+        let (name, watch) = (key.1.clone(), found.watch);
+        if let Some(watch) = self.watches.get_mut(&watch) {
+            if event.is_some() {
+                watch.hold_for_event((run, step), &name, until);
+            }
+            match keeps {
+                Some(keeps) => watch.keep((run, step), &name, keeps.before as usize),
+                None if keeps_after => watch.keep((run, step), &name, 0),
+                None => {}
+            }
+        }
+        Some(ProgressOf { name, event: event.map(Box::new) })
+    }
+
+    /// Tells those who listen to a subscription of the events that they were not told of.
+    pub(super) fn deliver(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, key: &Key) {
+        let Some(found) = self.coordinated.get_mut(key) else { return };
+        let watch = found.watch;
+        for id in found.listener_ids() {
+            let Some(mut told) = found.listener(id).map(|listener| listener.told) else { continue };
+            while found.listener(id).is_some_and(|listener| listener.has_room())
+                && let Some((event, missed)) = log_after(&found.log, told)
+            {
+                told = event.number;
+                let step = (event.run, event.step);
+                let is_held = self.watches.get(&watch).is_some_and(|watch| watch.holds(step));
+                let report = is_held.then(|| report_of(streams, &key.0, watch, step)).flatten();
+                if report.is_some()
+                    && let Some(watch) = self.watches.get_mut(&watch)
+                {
+                    watch.hold_for_listener(step, id);
+                }
+                if let Some(listener) = found.listener_mut(id) {
+                    listener.tell(cx, id, (&event, missed), report);
+                }
+            }
+        }
+        if found.are_all_told()
+            && let Some(watch) = self.watches.get_mut(&watch)
+        {
+            for (run, step, _) in watch.held_for_name(&key.1) {
+                watch.end((run, step), &Holder::Event(key.1.clone()));
+            }
+        }
+        self.release_free(streams, watch);
+    }
+
+    /// A subscription that has had all its events ends, once those who listen were told of them.
+    pub(super) fn end_if_over(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, key: &Key) {
+        let Some(found) = self.coordinated.get(key) else { return };
+        if let Some(why) = found.is_over().filter(|_| found.are_all_told()) {
+            self.end(cx, streams, key, &why);
+        }
+    }
+}
+
+/// The next event for one who was told of that of this number.
+fn log_after(
+    log: &forebay_query::subscription::EventLog,
+    told: u64,
+) -> Option<(forebay_query::subscription::Event, u64)> {
+    log.after(told).map(|(event, missed)| (event.clone(), missed))
+}
+
+/// A step as it is told to a subscriber.
+fn report_of(
+    streams: &dyn Streams,
+    stream: &str,
+    id: AttachmentId,
+    (run, step): (RunNumber, StepNumber),
+) -> Option<Box<StepReport>> {
+    streams.coordinator(stream)?.report_of(id, run, step).ok().map(Box::new)
+}
+
+/// The fields of a stream as they are at a step: those that are not offered there as they were declared.
+fn fields_at(streams: &dyn Streams, stream: &str, report: &StepReport) -> Vec<Field> {
+    let at_step =
+        report.fields.iter().chain(report.statics.iter().flatten()).map(|found| found.field.clone());
+    let mut fields: Vec<Field> = at_step.collect();
+    if let Some(coordinator) = streams.coordinator(stream) {
+        let (offered, _) = coordinator.offered();
+        let declared: Vec<Field> =
+            offered.filter(|field| !fields.iter().any(|known| known.name == field.name)).cloned().collect();
+        fields.extend(declared);
+    }
+    fields
+}

@@ -1,0 +1,203 @@
+//! What other servers keep of subscriptions, should this one die; and what this one keeps of theirs. (Design note 23.)
+
+use super::Subscriptions;
+use super::copies::{Key, Waiting};
+use super::watch::Holder;
+use super::work::ProgressOf;
+use crate::context::Context;
+use crate::streams::users::Streams;
+use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::steps::AttachmentId;
+use forebay_core::view::hash_name;
+use forebay_wire::peer::subscriptions::Message;
+use forebay_wire::subscription::{HeldFor, Progress, SubscriptionCopy};
+use std::collections::BTreeSet;
+
+/// How many other servers keep a subscription.
+const HEIRS: usize = 2;
+
+impl Subscriptions {
+    /// Has other servers keep all of a subscription.
+    pub(super) fn keep_elsewhere(&mut self, cx: &mut Context<'_>, key: &Key) {
+        let Some(copy) = self.copy_of(key) else { return };
+        let heirs = self.heirs_of(cx, &key.0);
+        let make = |token: u64| Message::Keep { token, stream: key.0.clone(), copy: Box::new(copy.clone()) };
+        self.tell_heirs(cx, &heirs, None, make);
+    }
+
+    /// A subscription has ended.
+    pub(super) fn forget_elsewhere(&mut self, cx: &mut Context<'_>, key: &Key, creation: u64) {
+        let (stream, name) = key.clone();
+        for server in self.heirs_of(cx, &key.0) {
+            cx.tell(server, Message::Forget { stream: stream.clone(), name: name.clone(), creation });
+        }
+    }
+
+    /// Tells others how far subscriptions have come; the step is held until they know.
+    pub(super) fn tell_progress<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        (watch, step): (AttachmentId, (RunNumber, StepNumber)),
+        stream: &str,
+        progress: impl Iterator<Item = &'a ProgressOf>,
+    ) {
+        let of = |told: &ProgressOf| self.progress_of(stream, told);
+        let all: Vec<Progress> = progress.filter_map(of).collect();
+        if all.is_empty() {
+            return;
+        }
+        let heirs = self.heirs_of(cx, stream);
+        let make = |token: u64| Message::Progress { token, stream: stream.to_owned(), all: all.clone() };
+        self.tell_heirs(cx, &heirs, Some((watch, step)), make);
+    }
+
+    fn progress_of(&self, stream: &str, told: &ProgressOf) -> Option<Progress> {
+        let found = self.coordinated.get(&(stream.to_owned(), told.name.clone()))?;
+        Some(Progress {
+            name: told.name.clone(),
+            creation: found.creation,
+            state: found.state.clone(),
+            event: told.event.clone(),
+            finished: found.finished,
+            held: self.held_by(found.watch, &told.name),
+        })
+    }
+
+    fn held_by(&self, watch: AttachmentId, name: &str) -> Vec<HeldFor> {
+        let held = self.watches.get(&watch).map(|watch| watch.held_for_name(name)).unwrap_or_default();
+        held.into_iter().map(|(run, step, is_kept)| HeldFor { run, step, is_kept }).collect()
+    }
+
+    fn copy_of(&self, key: &Key) -> Option<SubscriptionCopy> {
+        let found = self.coordinated.get(key)?;
+        Some(SubscriptionCopy {
+            creation: found.creation,
+            definition: found.definition.clone(),
+            state: found.state.clone(),
+            log: found.log.clone(),
+            finished: found.finished,
+            attachment: found.watch,
+            needs: self.watches.get(&found.watch)?.needs.clone(),
+            held: self.held_by(found.watch, &key.1),
+        })
+    }
+
+    fn tell_heirs(
+        &mut self,
+        cx: &mut Context<'_>,
+        heirs: &[ServerId],
+        step: Option<(AttachmentId, (RunNumber, StepNumber))>,
+        make: impl Fn(u64) -> Message,
+    ) {
+        let token = cx.server.unique();
+        let told = |server: &&ServerId| cx.tell(**server, make(token));
+        let servers: BTreeSet<ServerId> = heirs.iter().filter(told).copied().collect();
+        if servers.is_empty() {
+            return;
+        }
+        if let Some((watch, step)) = step
+            && let Some(watch) = self.watches.get_mut(&watch)
+        {
+            watch.hold(step, Holder::Untold(token));
+        }
+        self.untold.waiting.insert(token, Waiting { servers, step });
+    }
+
+    /// The servers that would take a stream's place, the first first.
+    fn heirs_of(&mut self, cx: &Context<'_>, stream: &str) -> Vec<ServerId> {
+        let order = cx.server.standing().view.order_for(hash_name(stream));
+        let others = order.into_iter().filter(|id| *id != cx.me() && cx.members().stays(*id, cx.me()));
+        let heirs: Vec<ServerId> = others.take(HEIRS).collect();
+        self.untold.heirs.insert(stream.to_owned(), heirs.iter().copied().collect());
+        heirs
+    }
+
+    /// A server keeps what it was told to keep.
+    pub(crate) fn on_kept(&mut self, streams: &mut dyn Streams, from: ServerId, token: u64) {
+        let Some(waiting) = self.untold.waiting.get_mut(&token) else { return };
+        waiting.servers.remove(&from);
+        if waiting.servers.is_empty() {
+            self.end_telling(streams, token);
+        }
+    }
+
+    fn end_telling(&mut self, streams: &mut dyn Streams, token: u64) {
+        let Some(Waiting { step: Some((id, step)), .. }) = self.untold.waiting.remove(&token) else { return };
+        self.let_go(streams, id, step, |watch| watch.end(step, &Holder::Untold(token)));
+    }
+
+    /// A server is gone: nothing is awaited of it.
+    pub(crate) fn on_server_gone(&mut self, streams: &mut dyn Streams, server: ServerId) {
+        let told: Vec<u64> = self
+            .untold
+            .waiting
+            .iter_mut()
+            .filter_map(|(token, waiting)| {
+                waiting.servers.remove(&server);
+                waiting.servers.is_empty().then_some(*token)
+            })
+            .collect();
+        told.into_iter().for_each(|token| self.end_telling(streams, token));
+    }
+
+    /// The members are others, or one leaves: those that would take this one's place now keep all.
+    pub(crate) fn on_members_changed(&mut self, cx: &mut Context<'_>) {
+        let streams: BTreeSet<String> = self.coordinated.keys().map(|(stream, _)| stream.clone()).collect();
+        for stream in streams {
+            let before = self.untold.heirs.get(&stream).cloned().unwrap_or_default();
+            let now = self.heirs_of(cx, &stream);
+            let keys: Vec<Key> = self.coordinated.keys().filter(|(of, _)| *of == stream).cloned().collect();
+            for key in keys {
+                let Some(copy) = self.copy_of(&key) else { continue };
+                let new: Vec<ServerId> =
+                    now.iter().filter(|server| !before.contains(server)).copied().collect();
+                let make = |token: u64| Message::Keep {
+                    token,
+                    stream: stream.clone(),
+                    copy: Box::new(copy.clone()),
+                };
+                self.tell_heirs(cx, &new, None, make);
+                for server in before.iter().filter(|server| !now.contains(server)) {
+                    let (name, creation) = (key.1.clone(), copy.creation);
+                    cx.tell(*server, Message::Forget { stream: stream.clone(), name, creation });
+                }
+            }
+        }
+    }
+}
+
+/// What this server keeps of others.
+impl Subscriptions {
+    /// Another server has this one keep something.
+    pub(crate) fn on_keep(&mut self, stream: String, copy: SubscriptionCopy) {
+        self.copies.known.insert((stream, copy.definition.name.clone()), copy);
+    }
+
+    /// Subscriptions of another server have come so far.
+    pub(crate) fn on_progress(&mut self, stream: &str, all: Vec<Progress>) {
+        for Progress { name, creation, state, event, finished, held } in all {
+            let known = self.copies.known.get_mut(&(stream.to_owned(), name));
+            let Some(copy) = known.filter(|copy| copy.creation == creation) else { continue };
+            (copy.state, copy.finished, copy.held) = (state, finished, held);
+            event.into_iter().for_each(|event| copy.log.push(*event));
+        }
+    }
+
+    /// A subscription of another server has ended, or others keep it now.
+    pub(crate) fn on_forget(&mut self, key: &Key, creation: u64) {
+        if self.copies.known.get(key).is_some_and(|copy| copy.creation == creation) {
+            self.copies.known.remove(key);
+        }
+    }
+
+    /// The streams of which this server keeps subscriptions, or coordinates them.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
+        self.copies.known.keys().chain(self.coordinated.keys()).map(|(stream, _)| stream)
+    }
+
+    /// What this server keeps of a stream's subscriptions.
+    pub(crate) fn copies_of(&self, stream: &str) -> Vec<SubscriptionCopy> {
+        let of_stream = self.copies.known.iter().filter(|((of, _), _)| of == stream);
+        of_stream.map(|(_, copy)| copy.clone()).collect()
+    }
+}

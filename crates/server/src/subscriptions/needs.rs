@@ -1,0 +1,62 @@
+//! What a subscription needs of its stream.
+
+use forebay_core::contract::Period;
+use forebay_core::contract::{Index, Need, Needs, Slice, Slices, Statistics, Terms};
+use forebay_query::Syntax;
+use forebay_query::plan::{Plan, Range};
+use forebay_query::subscription::Definition;
+use std::collections::BTreeMap;
+
+/// The fields that a text names; once they are known, no more of each than the region that is watched, if it is one. None of them has to
+/// be offered.
+pub(super) fn needs_of(definition: &Definition, syntax: &Syntax, plan: Option<&Plan>) -> Needs {
+    let mut parts: BTreeMap<&str, Option<Slices>> = BTreeMap::new();
+    for field in syntax.fields() {
+        parts.insert(&field.name, plan.and_then(|plan| part_of(plan, &field.name)));
+    }
+    let period = Period::every(definition.every);
+    let need = |(name, part): (&str, Option<Slices>)| Need {
+        field: name.to_owned(),
+        terms: Terms { period, part, statistics: Statistics::None },
+        dtype: None,
+        optional: true,
+    };
+    Needs::Fields(parts.into_iter().map(need).collect())
+}
+
+/// The region of a field, if the plan takes one alone, and no neighbours of its elements.
+fn part_of(plan: &Plan, name: &str) -> Option<Slices> {
+    let mut domains = plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == name);
+    let (index, planned) = domains.next()?;
+    if domains.any(|(_, other)| other.domain != planned.domain) {
+        return None;
+    }
+    let ranges = plan.domains[planned.domain].ranges.as_ref()?;
+    let reaches = |dim: usize| {
+        plan.aggregates.iter().any(|aggregate| aggregate.program.reach(index as u16, dim as u8) != (0, 0))
+    };
+    if (0..ranges.len()).any(reaches) || planned.field.is_static {
+        return None;
+    }
+    let slices: Vec<Slice> = ranges.iter().map(slice_of).collect::<Option<_>>()?;
+    if slices.iter().all(|slice| *slice == Slice::ALL) {
+        return None;
+    }
+    Slices::new(slices, Vec::new()).ok()
+}
+
+/// A range as a slice; `None` of coordinates.
+fn slice_of(range: &Range) -> Option<Slice> {
+    match range {
+        Range::Slice(slice) => Some(*slice),
+        Range::Index(Index::FromStart(index)) => {
+            let stop = Some(Index::FromStart(index.checked_add(1)?));
+            Some(Slice { start: Some(Index::FromStart(*index)), stop, step: 1 })
+        }
+        Range::Index(Index::FromEnd(index)) => {
+            let stop = (*index > 1).then(|| Index::FromEnd(index - 1));
+            Some(Slice { start: Some(Index::FromEnd(*index)), stop, step: 1 })
+        }
+        Range::Coordinates(..) => None,
+    }
+}

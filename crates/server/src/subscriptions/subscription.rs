@@ -1,0 +1,198 @@
+//! One subscription, as the server sees it that coordinates it.
+
+use super::listener::Listener;
+use super::needs::needs_of;
+use crate::context::Context;
+use crate::evaluation::CheckedText;
+use forebay_core::contract::{Field, Needs};
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::AttachmentId;
+use forebay_core::{Error, Result};
+use forebay_query::Syntax;
+use forebay_query::subscription::{Definition, EventLog, State};
+use forebay_query::value::Unknown;
+use forebay_wire::evaluation::PlannedText;
+use forebay_wire::subscription::From;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A subscription.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    /// Tells it from earlier ones of the same name.
+    pub(super) creation: u64,
+    pub(super) definition: Definition,
+    pub(super) state: State,
+    pub(super) log: EventLog,
+    /// The number of the last event with which a subscriber has finished.
+    pub(super) finished: u64,
+    /// Which steps it is told of.
+    pub(super) watch: AttachmentId,
+    /// The text as it was checked, and the fields by which it was.
+    checked: Option<(CheckedText, Vec<Field>)>,
+    /// Those who have made it, by their connections.
+    pub(super) connections: BTreeSet<u64>,
+    listeners: BTreeMap<AttachmentId, Listener>,
+    /// Since when nobody is connected.
+    alone_since: Duration,
+    /// How many of the next steps are kept.
+    keeps_next: u32,
+}
+
+impl Subscription {
+    pub(super) fn new(creation: u64, definition: Definition, now: Duration) -> Subscription {
+        Subscription {
+            creation,
+            definition,
+            state: State::default(),
+            log: EventLog::default(),
+            finished: 0,
+            watch: AttachmentId(0),
+            checked: None,
+            connections: BTreeSet::new(),
+            listeners: BTreeMap::new(),
+            alone_since: now,
+            keeps_next: 0,
+        }
+    }
+
+    /// Checks the text against fields, unless it was. Keeps the plan before if it does not fit.
+    pub(super) fn check(&mut self, stream: &str, fields: &[Field]) -> Result<()> {
+        let is_named = |field: &&Field| match &self.checked {
+            Some((text, _)) => text.names(&field.name),
+            None => true,
+        };
+        let named: Vec<Field> = fields.iter().filter(is_named).cloned().collect();
+        if self.checked.as_ref().is_some_and(|(_, known)| *known == named) {
+            return Ok(());
+        }
+        let streams = vec![(stream.to_owned(), fields.to_vec())];
+        let (text, own) = (self.definition.text.clone(), self.definition.own.clone());
+        let checked = CheckedText::of(PlannedText { text, own, streams, watched: true })?;
+        let named = fields.iter().filter(|field| checked.names(&field.name)).cloned().collect();
+        self.checked = Some((checked, named));
+        Ok(())
+    }
+
+    /// The text with its plan, once its fields are known.
+    pub(super) fn text(&self) -> Option<&CheckedText> {
+        self.checked.as_ref().map(|(text, _)| text)
+    }
+
+    /// Whether all fields that belong to steps are offered at this one.
+    pub(super) fn is_due(&self, step: StepNumber) -> bool {
+        let fields = self.checked.iter().flat_map(|(_, fields)| fields);
+        fields.into_iter().all(|field| field.is_static || field.output_at(step).is_some())
+    }
+
+    /// What it needs of its stream.
+    pub(super) fn needs(&self) -> Result<Needs> {
+        let syntax = Syntax::parse(&self.definition.text)?;
+        Ok(needs_of(&self.definition, &syntax, self.text().map(|text| &*text.plan)))
+    }
+
+    /// A subscriber listens from now on. Returns the number of the last event before those that it is told of.
+    pub(super) fn add_listener(&mut self, id: AttachmentId, mut listener: Listener, from: From) -> u64 {
+        let before = match from {
+            From::Next => self.log.last_number(),
+            From::First => 0,
+            From::Resume => self.finished,
+            From::After(number) => number.min(self.log.last_number()),
+        };
+        listener.told = before;
+        self.listeners.insert(id, listener);
+        before
+    }
+
+    /// A subscriber that has just come is told where nothing was known before, and why.
+    pub(super) fn tell_reasons(&self, cx: &Context<'_>, id: AttachmentId) {
+        let Some(listener) = self.listeners.get(&id) else { return };
+        for (kind, (run, step, text)) in &self.state.reasons {
+            listener.tell_unknown(cx, id, (*run, *step), &Unknown::new(*kind, text.clone()));
+        }
+    }
+
+    /// A subscriber has finished with a step.
+    pub(super) fn on_released(&mut self, id: AttachmentId, step: (RunNumber, StepNumber)) {
+        let Some(listener) = self.listeners.get_mut(&id) else { return };
+        if let Some(number) = listener.note_finished(step) {
+            self.finished = self.finished.max(number);
+        }
+    }
+
+    /// A subscriber listens no more.
+    pub(super) fn remove_listener(&mut self, id: AttachmentId, now: Duration) {
+        self.listeners.remove(&id);
+        self.remove_connection(id.0, now);
+    }
+
+    /// A connection has ended.
+    pub(super) fn remove_connection(&mut self, connection: u64, now: Duration) {
+        self.connections.remove(&connection);
+        if !self.is_connected() {
+            self.alone_since = self.alone_since.max(now);
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        !self.connections.is_empty() || !self.listeners.is_empty()
+    }
+
+    /// For how long nobody is connected.
+    pub(super) fn is_alone_for(&mut self, now: Duration) -> Duration {
+        if self.is_connected() {
+            self.alone_since = now;
+        }
+        now.saturating_sub(self.alone_since)
+    }
+
+    pub(super) fn listeners(&self) -> impl Iterator<Item = (&AttachmentId, &Listener)> {
+        self.listeners.iter()
+    }
+
+    pub(super) fn listener_ids(&self) -> Vec<AttachmentId> {
+        self.listeners.keys().copied().collect()
+    }
+
+    pub(super) fn listener(&self, id: AttachmentId) -> Option<&Listener> {
+        self.listeners.get(&id)
+    }
+
+    /// How many steps before one that fires are kept.
+    pub(super) fn looks_back(&self) -> usize {
+        self.definition.keeps.map_or(0, |keeps| keeps.before as usize)
+    }
+
+    /// So many of the next steps are kept.
+    pub(super) fn keep_after(&mut self, steps: u32) {
+        self.keeps_next = self.keeps_next.max(steps);
+    }
+
+    /// Whether a step is kept that comes after one that has fired.
+    pub(super) fn take_keeps_after(&mut self) -> bool {
+        let keeps = self.keeps_next > 0;
+        self.keeps_next = self.keeps_next.saturating_sub(1);
+        keeps
+    }
+
+    pub(super) fn listener_mut(&mut self, id: AttachmentId) -> Option<&mut Listener> {
+        self.listeners.get_mut(&id)
+    }
+
+    /// Whether all who listen were told of all events.
+    pub(super) fn are_all_told(&self) -> bool {
+        !self.listeners.is_empty()
+            && self.listeners.values().all(|listener| listener.told >= self.log.last_number())
+    }
+
+    /// Why it ends by itself, if it does.
+    pub(super) fn is_over(&self) -> Option<String> {
+        let limit = self.definition.limit.filter(|_| self.state.is_over(&self.definition))?;
+        Some(format!("subscription '{}' has had its {limit} events", self.definition.name))
+    }
+}
+
+/// The error of a text that does not fit the fields of a step.
+pub(super) fn about(name: &str, error: &Error) -> String {
+    format!("subscription '{name}': {}", error.text)
+}

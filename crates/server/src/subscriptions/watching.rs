@@ -1,0 +1,91 @@
+//! Which watch a subscription has, and when steps of it are let go of.
+
+use super::Subscriptions;
+use super::watch::{WINDOW, Watch};
+use crate::context::Context;
+use crate::streams::users::{StreamUser, Streams};
+use forebay_core::Result;
+use forebay_core::contract::Needs;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{Attachment, AttachmentId, Delivery, HeldStep, Start};
+
+impl Subscriptions {
+    /// The watch for a subscription that needs this: one that is there already, or a new one.
+    pub(super) fn watch_for(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        stream: &str,
+        needs: Needs,
+        name: &str,
+    ) -> Result<AttachmentId> {
+        let fits = |watch: &Watch| watch.stream == stream && watch.needs == needs;
+        if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
+            watch.users.insert(name.to_owned());
+            return Ok(*id);
+        }
+        let id = AttachmentId(cx.server.unique());
+        self.attach(cx, streams, (stream, id), needs, (Start::Next, Vec::new()))?;
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.users.insert(name.to_owned());
+        }
+        Ok(id)
+    }
+
+    /// Attaches to a stream.
+    pub(super) fn attach(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (stream, id): (&str, AttachmentId),
+        needs: Needs,
+        (start, held): (Start, Vec<HeldStep>),
+    ) -> Result<()> {
+        let mut attachment = Attachment::new(needs.clone(), cx.me(), WINDOW as u32).with_held_steps(held);
+        attachment.delivery = Delivery::Torn;
+        attachment.is_of_subscriptions = true;
+        attachment.remembers_run = false;
+        attachment.follow = true;
+        streams.attach(cx, stream, StreamUser::Subscriptions(id), id, attachment, start)?;
+        self.watches.insert(id, Watch::new(stream, needs));
+        Ok(())
+    }
+
+    /// A subscription is told of a watch's steps no more; a watch without subscriptions ends.
+    pub(super) fn leave_watch(&mut self, streams: &mut dyn Streams, id: AttachmentId, name: &str) {
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        watch.remove_user(name);
+        if watch.users.is_empty() {
+            streams.detach(&watch.stream, id);
+            self.watches.remove(&id);
+        } else {
+            self.release_free(streams, id);
+        }
+    }
+
+    /// Something of a step is over: it is let go of if nothing needs it any more.
+    pub(super) fn let_go(
+        &mut self,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        _: (RunNumber, StepNumber),
+        end: impl FnOnce(&mut Watch),
+    ) {
+        if let Some(watch) = self.watches.get_mut(&id) {
+            end(watch);
+            self.release_free(streams, id);
+        }
+    }
+
+    /// Lets go of the steps of a watch that nothing needs any more; so many others may be told.
+    pub(super) fn release_free(&mut self, streams: &mut dyn Streams, id: AttachmentId) {
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        let (free, window) = (watch.take_free(), watch.take_window());
+        for step in free {
+            streams.release(&watch.stream, id, step, false);
+        }
+        if let Some(window) = window {
+            streams.set_window(&watch.stream, id, window as u32);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Subscriptions, as subscribers and servers speak of them.
+
+use forebay_core::contract::Needs;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::AttachmentId;
+use forebay_query::subscription::{Definition, Event, EventLog, State};
+use serde::{Deserialize, Serialize};
+
+/// With which event of a subscription a subscriber begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum From {
+    /// The next one.
+    #[default]
+    Next,
+    /// The first that is remembered.
+    First,
+    /// The one after the last with which a subscriber has finished.
+    Resume,
+    /// The one after that of this number.
+    After(u64),
+}
+
+/// What a subscriber attaches with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Listen {
+    /// The subscription's name.
+    pub name: String,
+    /// With which event to begin.
+    pub from: From,
+    /// The subscription, if it is to be made where there is none of this name: of a subscriber that comes back.
+    pub definition: Option<Box<Definition>>,
+}
+
+/// What is done with a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Nothing is evaluated until it is resumed.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// It ends.
+    Remove,
+}
+
+/// A step that is held for a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldFor {
+    /// The run.
+    pub run: RunNumber,
+    /// The step.
+    pub step: StepNumber,
+    /// Whether the subscription keeps it; else an event waits for subscribers.
+    pub is_kept: bool,
+}
+
+/// All that is known of a subscription, for the server that takes the place of one that coordinated it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SubscriptionCopy {
+    /// Tells it from earlier ones of the same name.
+    pub creation: u64,
+    /// What is asked for.
+    pub definition: Definition,
+    /// What it remembers.
+    pub state: State,
+    /// Its latest events.
+    pub log: EventLog,
+    /// The number of the last event with which a subscriber has finished.
+    pub finished: u64,
+    /// The attachment through which it is told of steps.
+    pub attachment: AttachmentId,
+    /// What that needs.
+    pub needs: Needs,
+    /// The steps that are held for it.
+    pub held: Vec<HeldFor>,
+}
+
+/// How far a subscription has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub creation: u64,
+    /// What it remembers.
+    pub state: State,
+    /// Its latest event, if it is new.
+    pub event: Option<Box<Event>>,
+    /// The number of the last event with which a subscriber has finished.
+    pub finished: u64,
+    /// The steps that are held for it.
+    pub held: Vec<HeldFor>,
+}
