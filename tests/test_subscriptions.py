@@ -226,7 +226,9 @@ def test_a_subscriber_goes_on_where_it_was(two: forebay.LocalGroup, child: Calla
         """
         sub = forebay.subscribe("max(s.U) > 0", name="hot", keep=True, group=sys.argv[1], timeout=20)
         print(sub.wait_active())
-        for event in sub:
+        while True:
+            with sub.next() as event:
+                pass
             print(event.number, event.step)
         """,
         two.path,
@@ -239,7 +241,6 @@ def test_a_subscriber_goes_on_where_it_was(two: forebay.LocalGroup, child: Calla
         made.kill()
         for number in range(3, 6):
             put(ranks, number, np.ones(SHAPE))
-        # It had asked for the next event: with those before it has finished.
         with subscribe(two, "max(s.U) > 0", name="hot", keep=True) as again:
             assert [step for step, _ in events(again, 3)] == [3, 4, 5]
             cursor = again.cursor

@@ -120,6 +120,15 @@ impl Source {
     }
 
     /// The blocks of which bytes are read.
+    pub fn records(&self) -> impl Iterator<Item = &BlockRecord> {
+        let (block, copies) = match &self.held {
+            Held::Block(record) => (Some(record), [].as_slice()),
+            Held::Copies(copies) => (None, copies.as_slice()),
+        };
+        block.into_iter().chain(copies.iter().map(|copied| &copied.record))
+    }
+
+    /// The same, to be changed.
     pub fn records_mut(&mut self) -> impl Iterator<Item = &mut BlockRecord> {
         let (block, copies) = match &mut self.held {
             Held::Block(record) => (Some(record), [].as_mut_slice()),

@@ -85,7 +85,8 @@ impl State {
             Outcome::Nothing => (None, None),
             Outcome::Unknown(why) => {
                 *self.counts.unknown.entry(why.kind).or_default() += 1;
-                let is_new = !self.reasons.contains_key(&why.kind);
+                // At first there is no history: that is no news.
+                let is_new = why.kind != UnknownKind::History && !self.reasons.contains_key(&why.kind);
                 if is_new {
                     self.reasons.insert(why.kind, (run, moment.step, why.text.clone()));
                 }

@@ -1,11 +1,12 @@
 //! What is asked of all servers in a round: each question once, whoever asks it.
 
 use super::checked::CheckedText;
+use forebay_core::block::Location;
 use forebay_core::ids::{ServerId, StepId};
 use forebay_core::steps::StepReport;
 use forebay_query::Evaluation;
 use forebay_query::gather::{Gathered, Question};
-use forebay_query::pieces::{FieldBlocks, Pieces, pieces};
+use forebay_query::pieces::{FieldBlocks, Pieces, Source, pieces};
 use forebay_query::plan::Measure;
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_store::evaluate::nothing;
@@ -85,8 +86,34 @@ impl Round {
         self.questions.len() - 1
     }
 
-    /// What is to be asked of which servers, the first share being the root's; `None` if nothing is. `at` says where a server's
-    /// blocks are now, and `root` chooses the root.
+    /// Where blocks are that are asked for, of servers of which this holds.
+    pub(crate) fn locations(&self, of: impl Fn(ServerId) -> bool) -> Vec<Location> {
+        let mut found: Vec<Location> = Vec::new();
+        let pieces = self.lists.iter().flatten().flat_map(|pieces| &pieces.list);
+        for record in pieces.flat_map(|piece| piece.sources.iter().flatten()).flat_map(Source::records) {
+            if record.inline.is_none() && of(record.location.server) && !found.contains(&record.location) {
+                found.push(record.location);
+            }
+        }
+        found
+    }
+
+    /// Blocks are elsewhere now.
+    pub(crate) fn relocate(&mut self, moved: &HashMap<Location, Location>) {
+        for piece in self.lists.iter_mut().flatten().flat_map(|pieces| &mut pieces.list) {
+            for record in piece.sources.iter_mut().flatten().flat_map(Source::records_mut) {
+                if let Some(now) = moved.get(&record.location) {
+                    if piece.server == record.location.server {
+                        piece.server = now.server;
+                    }
+                    record.location = *now;
+                }
+            }
+        }
+    }
+
+    /// What is to be asked of which servers, the first share being the root's; `None` if nothing is. `root` chooses the root. Pieces
+    /// whose server is gone, and of which all bytes are with the question, are answered by any other one.
     pub(crate) fn inquiry(&self, root: u64, place_now: impl Fn(ServerId) -> ServerId) -> Option<Inquiry> {
         let open = || self.questions.iter().filter(|unique| unique.answer.is_none());
         let mut shares: BTreeMap<ServerId, Vec<Vec<forebay_query::pieces::Piece>>> = BTreeMap::new();

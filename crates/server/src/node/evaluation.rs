@@ -12,6 +12,7 @@ mod tree;
 use super::{Components, Node};
 use crate::evaluation::{CheckedText, Round};
 use crate::questions::Answer;
+use forebay_core::block::Location;
 use forebay_core::ids::{ServerId, StepId};
 use forebay_core::steps::StepReport;
 use forebay_core::{Error, ErrorKind};
@@ -20,13 +21,18 @@ use forebay_query::time::WatchState;
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_wire::evaluation::{Answers, Cost};
 use forebay_wire::peer::evaluation::Message;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often a round is asked that loses a server, before its answers are not known.
 const ATTEMPTS: u32 = 5;
 /// How long to wait before it is asked again: until then it may be known who holds what that server held.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// How long it may take until it is known who holds what a server held that is gone.
+const FOLLOWED: Duration = Duration::from_secs(10);
 
 /// A text that is evaluated at a step.
 #[derive(Debug)]
@@ -69,7 +75,7 @@ impl Node {
         loop {
             let evaluations = evaluating.iter().map(|one| (&one.text, &one.evaluation));
             let Some(mut round) = Round::begin(id, reports, evaluations) else { return cost };
-            let answers = self.ask_round(&round, root).await;
+            let answers = self.ask_round(&mut round, root).await;
             let answers = answers.map(|answers| {
                 cost.add(answers.cost);
                 answers.gathered
@@ -82,18 +88,50 @@ impl Node {
     }
 
     /// Asks all that a round asks. Where a server has gone meanwhile, it is asked again: others may hold the same.
-    async fn ask_round(self: &Arc<Node>, round: &Round, root: u64) -> Result<Answers, Error> {
+    async fn ask_round(self: &Arc<Node>, round: &mut Round, root: u64) -> Result<Answers, Error> {
         for attempt in 1.. {
-            let Some(inquiry) = round.inquiry(root, |server| server) else { break };
+            let there = self.servers_there();
+            self.follow_blocks(round, &there).await?;
+            let here = |server: ServerId| if there.contains(&server) { server } else { self.id };
+            let Some(inquiry) = round.inquiry(root, here) else { break };
             match self.inquire(inquiry).await {
                 Err(error) if error.kind == ErrorKind::Unreachable && attempt < ATTEMPTS => {
-                    tracing::info!("{}: an evaluation is begun again: {error}", "a round");
+                    tracing::info!("an evaluation is begun again: {error}");
                     tokio::time::sleep(AGAIN * attempt).await;
                 }
                 answers => return answers,
             }
         }
         Ok(Answers { gathered: Vec::new(), cost: Cost::default() })
+    }
+
+    fn servers_there(&self) -> BTreeSet<ServerId> {
+        let state = self.state.lock();
+        let members = self.standing().view.members.clone();
+        members.into_iter().filter(|id| self.is_member(&state, *id)).collect()
+    }
+
+    /// Blocks of servers that are gone are looked for where others hold them now.
+    async fn follow_blocks(
+        self: &Arc<Node>,
+        round: &mut Round,
+        there: &BTreeSet<ServerId>,
+    ) -> Result<(), Error> {
+        let gone = round.locations(|server| !there.contains(&server));
+        let deadline = Instant::now() + FOLLOWED;
+        let mut moved = HashMap::default();
+        for location in gone {
+            let candidates = self.who_answers(location.server, location.arena, deadline).await?;
+            for (server, arena) in &candidates {
+                let now = Location { server: *server, arena: *arena, ..location };
+                if candidates.len() == 1 || self.has_block(&now).await {
+                    moved.insert(location, now);
+                    break;
+                }
+            }
+        }
+        round.relocate(&moved);
+        Ok(())
     }
 }
 

@@ -68,6 +68,25 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Whether a server holds a block, maybe this one.
+    pub(super) async fn has_block(&self, location: &Location) -> bool {
+        let Location { server, arena, offset, bytes, generation } = *location;
+        if server == self.id {
+            return self.store.lock().check_committed(arena, offset, generation, bytes).is_ok();
+        }
+        let deadline = Instant::now() + GREETING;
+        let connection = self.read_from.to(server);
+        let mut connection = connection.lock().await;
+        if connection.is_none() {
+            *connection = greet(self, server, deadline).await.ok();
+        }
+        let Some(requester) = &mut *connection else { return false };
+        let question = Request::HasBlock { arena, offset, bytes, generation };
+        requester.ask(&question, deadline, "whether it holds a block").await.is_ok()
+    }
+}
+
 /// Connects to a server as one of its readers, until a deadline.
 pub(super) async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Result<Requester> {
     let standing = node.standing();
