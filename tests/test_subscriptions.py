@@ -7,6 +7,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -459,3 +460,42 @@ def test_what_is_refused_at_once(two: forebay.LocalGroup) -> None:
                 match=message.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?").replace(".", r"\."),
             ):
                 subscribe(two, text, **options)
+
+
+# ---- what follows from events ------------------------------------------------------------------------
+
+
+def test_a_pipeline_runs_at_events_alone(two: forebay.LocalGroup, tmp_path: Path) -> None:
+    """With what is watched and nothing else; a function of a step is called in one worker."""
+    code = tmp_path / "acting.py"
+    code.write_text(
+        """
+import pathlib
+
+def act(step):
+    with open(pathlib.Path(__file__).with_name("acted"), "a") as out:
+        print(step.number, step.fields, step["U"][3, 4, 5], file=out)
+"""
+    )
+    admin = forebay.Admin(group=two.path, timeout=60)
+    with (
+        subscribe(two, "max(s.U[0:10]) > 0", name="hot", on="rise") as watch,
+        open_ranks(two, "s", 2) as ranks,
+    ):
+        for sim in ranks:
+            sim.array("U", dtype="f8", shape=SHAPE, dims=("z", "y", "x"))
+            sim.array("V", dtype="f8", shape=SHAPE)
+        admin.create_pipeline("act", f"{code}:act", stream="s", on="hot")
+        watch.wait_active()
+        for number in range(12):
+            put(ranks, number, np.full(SHAPE, number % 4 - 2.5))
+        acted = tmp_path / "acted"
+        wait_until(lambda: acted.exists() and len(acted.read_text().splitlines()) == 3)
+        assert [line.split()[0] for line in acted.read_text().splitlines()] == ["3", "7", "11"]
+        assert acted.read_text().splitlines()[0] == "3 ['U'] 0.5"
+        assert [event[0] for event in events(watch, 3)] == [3, 7, 11]
+        pipeline = next(one for one in admin.status()["pipelines"] if one["name"] == "act")
+        assert (pipeline["on"], pipeline["executed"], pipeline["missed"]) == ("hot", 3, 0)
+        admin.destroy_pipeline("act")
+        with pytest.raises(forebay.NotFound, match="stream 's' has no subscription 'cold'; there are hot"):
+            admin.create_pipeline("act", f"{code}:act", stream="s", on="cold")

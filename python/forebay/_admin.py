@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -104,28 +104,31 @@ class Admin:
     def create_pipeline(
         self,
         name: str,
-        code: str | type,
+        code: str | type | Callable[..., object],
         *,
         stream: str | None = None,
         config: Mapping[str, object] | None = None,
         driven: bool = False,
+        on: str | None = None,
         python: str = sys.executable,
     ) -> None:
-        """Gives every server a worker that runs `code`: `"file.py:Class"`, or a class defined in a file.
+        """Gives every server a worker that runs `code`: `"file.py:Class"`, or a class defined in a file. A function of a file may stand in
+        its place: `function(step)` is called in one worker, `function(step, comm)` in all.
 
         It runs on `stream`; by default on the one that the class names, or the only one that the group has.
-        It runs on each closed step by itself, or, if `driven`, when the simulation's ranks say so through a
-        `PipelineHandle`. Waits until every worker is ready, or raises `PipelineFailed` with the traceback. With `timeout` all of
+        It runs on each closed step by itself; or, if `driven`, when the simulation's ranks say so through a
+        `PipelineHandle`; or at the events of the subscription of the stream that has the name `on`, and then it needs what that
+        watches, unless its class says otherwise. Waits until every worker is ready, or raises `PipelineFailed` with the traceback. With `timeout` all of
         this takes no longer, else loading the code and starting the workers up to 120 s each; beyond, it raises
         `Timeout`. After an error there is no such pipeline.
         """
-        if isinstance(code, type):
+        if not isinstance(code, str) and hasattr(code, "__qualname__"):
             source = inspect.getsourcefile(code)
             if source is None:
                 raise Invalid(f"{code!r} was not defined in a file")
             code = f"{source}:{code.__qualname__}"
         if not isinstance(code, str):
-            raise Invalid(f"code={code!r}: give FILE.py:CLASS, or the class")
+            raise Invalid(f"code={code!r}: give FILE.py:CLASS, or the class or function")
         file, _, class_name = code.rpartition(":")
         if not file or not class_name:
             raise Invalid(f"{code!r} does not name a pipeline's code: write 'file.py:Class'")
@@ -143,7 +146,7 @@ class Admin:
         if timeout is not None:
             # What is left: the deadline is one for all of this.
             given = {**given, "timeout": max(1e-9, timeout - (time.monotonic() - started))}
-        _forebay.create_pipeline(given, name, stream, command, target, told, os.getcwd(), driven)
+        _forebay.create_pipeline(given, name, stream, command, target, told, os.getcwd(), driven, on)
 
     def _stream_of(self, command: list[str], target: str, timeout: float) -> str:
         """The stream that a pipeline's class names, or the only one that the group has."""

@@ -314,6 +314,8 @@ class PipelineStatus(TypedDict):
     is ready."""
     driven: bool | None
     """Whether ranks drive it."""
+    on: str | None
+    """The subscription at whose events it runs, if it does so alone."""
     active_steps: list[int] | None
     """Of one that ranks drive: the steps that some rank has activated and not deactivated."""
     running_step: int | None

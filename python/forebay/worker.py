@@ -6,12 +6,14 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
+import inspect
 import json
 import os
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from types import FrameType
 
 from forebay import _forebay
@@ -42,9 +44,25 @@ def load(code: str) -> type[Pipeline]:
         found = getattr(found, part, None)
         if found is None:
             raise AttributeError(f"{file} has no class '{name}'")
+    if inspect.isfunction(found):
+        return _of_function(found)
     if not (isinstance(found, type) and issubclass(found, Pipeline)):
-        raise TypeError(f"{name} in {file} is no subclass of forebay.Pipeline")
+        raise TypeError(f"{name} in {file} is no subclass of forebay.Pipeline, and no function")
     return found
+
+
+def _of_function(function: Callable[..., object]) -> type[Pipeline]:
+    """A pipeline that calls a function: of a step in its first worker, of a step and the communicator in all."""
+    takes_comm = len(inspect.signature(function).parameters) > 1
+
+    class Called(Pipeline):
+        def execute(self, step: Step, comm: Comm) -> None:
+            if takes_comm:
+                function(step, comm)
+            elif comm.rank == 0:
+                function(step)
+
+    return Called
 
 
 def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:

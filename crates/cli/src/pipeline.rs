@@ -27,7 +27,7 @@ pub(crate) enum Pipeline {
     Create {
         /// Its name
         name: String,
-        /// The code, as FILE.py:CLASS
+        /// The code, as FILE.py:CLASS, or FILE.py:FUNCTION of a step
         code: String,
         /// The stream it runs on [default: the one that the class names, or the
         /// only one there is]
@@ -40,6 +40,9 @@ pub(crate) enum Pipeline {
         /// on each closed step
         #[arg(long)]
         driven: bool,
+        /// Run it at the events of this subscription of its stream alone
+        #[arg(long, value_name = "SUBSCRIPTION", conflicts_with = "driven")]
+        on: Option<String>,
         /// The Python to run it with [default: the one beside this command]
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
@@ -67,10 +70,10 @@ pub(crate) fn python() -> PathBuf {
 pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> Result<ExitCode> {
     let admin = Admin::open(&common.group_options()?)?;
     match command {
-        Pipeline::Create { name, code, stream, config, driven, python: chosen } => {
+        Pipeline::Create { name, code, stream, config, driven, on, python: chosen } => {
             let python = chosen.clone().unwrap_or_else(python);
             let mut spec = spec(name, code, config, &python)?;
-            spec.driven = *driven;
+            (spec.driven, spec.on) = (*driven, on.clone());
             let started = Instant::now();
             spec.stream = match stream {
                 Some(stream) => stream.clone(),
@@ -143,6 +146,8 @@ fn spec(name: &str, code: &str, config: &str, python: &Path) -> Result<PipelineS
         config,
         needs: None,
         driven: false,
+        on: None,
+        otherwise_needs: None,
         directory: text(&directory),
     })
 }

@@ -56,9 +56,21 @@ fn create_pipeline(
     config: String,
     directory: String,
     driven: bool,
+    on: Option<String>,
 ) -> PyResult<()> {
     let options = options.options()?;
-    let spec = PipelineSpec { name, stream, command, code, config, needs: None, driven, directory };
+    let spec = PipelineSpec {
+        name,
+        stream,
+        command,
+        code,
+        config,
+        needs: None,
+        otherwise_needs: None,
+        driven,
+        on,
+        directory,
+    };
     errors::waiting(py, || Admin::open(&options)?.create_pipeline(&spec))
 }
 

@@ -33,6 +33,7 @@ pub(crate) use worker_process::{WorkerHost, keep_alive};
 use crate::context::Context;
 use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber, check_name};
+use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, Result};
 use forebay_wire::execution::PipelineSpec;
 use pipeline::Pipeline;
@@ -71,6 +72,11 @@ impl Pipelines {
     pub(crate) fn create(&mut self, cx: &mut Context<'_>, spec: PipelineSpec) -> Result<Creation> {
         check_name("pipeline", &spec.name)?;
         check_name("stream", &spec.stream)?;
+        if spec.driven && spec.on.is_some() {
+            return Err(Error::invalid(
+                "a pipeline runs when ranks say so, or at the events of a subscription, not both",
+            ));
+        }
         // A worker beside this server tells of pipelines that another one coordinates.
         if self.coordinated.contains_key(&spec.name) || self.workers.spec(&spec.name).is_some() {
             return Err(Error::conflict(format!(
@@ -163,6 +169,13 @@ impl Pipelines {
         json!({
             "coordinated": coordinated.chain(ended).collect::<Vec<_>>(),
             "workers": self.workers.status(),
+        })
+    }
+
+    /// The attachments of pipelines that run at events of subscriptions: by stream and subscription.
+    pub(crate) fn run_at_events(&self) -> impl Iterator<Item = (&str, &str, AttachmentId)> {
+        self.coordinated.values().filter_map(|pipeline| {
+            Some((&pipeline.spec.stream[..], &pipeline.spec.on.as_ref()?[..], pipeline.attachment?))
         })
     }
 

@@ -30,6 +30,7 @@ pub(crate) use work::{Done, Due, Work};
 use crate::context::Context;
 use crate::streams::users::Streams;
 use copies::{Copies, Key, Untold};
+use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
@@ -70,6 +71,8 @@ pub(crate) struct Subscriptions {
     failed_at_once: Vec<(AttachmentId, Done)>,
     /// What others have kept of subscriptions whose coordinator has died, until all have told.
     inherited: BTreeMap<Key, SubscriptionCopy>,
+    /// Pipelines that run at events: their attachments, by the subscription.
+    pipelines: Vec<(Key, AttachmentId)>,
     /// What others were told to keep, and have not answered yet.
     untold: Untold,
     /// What this server keeps of others.
@@ -252,6 +255,19 @@ impl Subscriptions {
             let overdue = self.watches.get_mut(&id).map(|watch| watch.take_overdue(now)).unwrap_or_default();
             overdue.into_iter().for_each(|step| self.let_go(streams, id, step, |_| {}));
         }
+    }
+
+    /// These pipelines run at events of subscriptions.
+    pub(crate) fn set_pipelines<'a>(&mut self, all: impl Iterator<Item = (&'a str, &'a str, AttachmentId)>) {
+        self.pipelines.clear();
+        self.pipelines.extend(all.map(|(stream, name, id)| ((stream.to_owned(), name.to_owned()), id)));
+    }
+
+    /// What a subscription needs of its stream.
+    pub(crate) fn needs_of(&self, stream: &str, name: &str) -> Result<Needs> {
+        let found = self.coordinated.get(&(stream.to_owned(), name.to_owned()));
+        let watch = found.and_then(|found| self.watches.get(&found.watch));
+        watch.map(|watch| watch.needs.clone()).ok_or_else(|| self.not_found(stream, name))
     }
 
     /// The attachment through which a subscription is told of steps.

@@ -20,8 +20,12 @@ pub struct PipelineSpec {
     pub config: String,
     /// What it needs; empty means that the code says it.
     pub needs: Option<Needs>,
+    /// What it needs if neither that nor the code says it.
+    pub otherwise_needs: Option<Needs>,
     /// Whether it runs when the ranks say so, instead of on each closed step.
     pub driven: bool,
+    /// The subscription of its stream at whose events it runs, if it does so alone.
+    pub on: Option<String>,
     /// The directory it runs in.
     pub directory: String,
 }

@@ -166,6 +166,8 @@ pub struct Attachment {
     pub pipeline: Option<String>,
     /// Whether it is of subscriptions.
     pub is_of_subscriptions: bool,
+    /// Whether it is told of those steps alone that are chosen for it ([`super::StreamCoordinator::choose`]).
+    pub is_chosen_for: bool,
     /// The ranks that it has, if it is a cohort.
     pub(super) cohort: Option<Cohort>,
     /// The readers among which its steps are shared out, if they are.
@@ -236,6 +238,7 @@ impl Attachment {
             reader: None,
             pipeline: None,
             is_of_subscriptions: false,
+            is_chosen_for: false,
             cohort: None,
             share: None,
             remembers_run: true,

@@ -188,7 +188,12 @@ impl Node {
     }
 
     /// Creates a pipeline, for an administrator.
-    pub(crate) fn create_pipeline(&self, spec: PipelineSpec) -> Result<Creation> {
+    pub(crate) fn create_pipeline(&self, mut spec: PipelineSpec) -> Result<Creation> {
+        if let Some(subscription) = &spec.on {
+            // Unless its code says otherwise it needs what is watched.
+            spec.otherwise_needs =
+                Some(self.state.lock().subscriptions.needs_of(&spec.stream, subscription)?);
+        }
         self.tell_pipelines(|pipelines, cx, _| pipelines.create(cx, spec))
     }
 

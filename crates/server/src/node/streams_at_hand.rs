@@ -101,6 +101,13 @@ impl Streams for StreamsAtHand<'_> {
         }
     }
 
+    fn choose(&mut self, stream: &str, id: AttachmentId, (run, step): (RunNumber, StepNumber)) {
+        if let Some(coordinator) = self.coordination.get_mut(stream) {
+            let effects = coordinator.choose(id, run, step);
+            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
+        }
+    }
+
     fn set_window(&mut self, stream: &str, id: AttachmentId, window: u32) {
         if let Some(coordinator) = self.coordination.get_mut(stream) {
             let effects = coordinator.set_window(id, window);

@@ -21,7 +21,10 @@ impl Node {
         state: &mut Components,
         event: impl FnOnce(&mut Subscriptions, &mut Context<'_>, &mut StreamsAtHand<'_>) -> T,
     ) -> T {
-        let result = self.with_streams(state, |users, cx, streams| event(users.subscriptions, cx, streams));
+        let result = self.with_streams(state, |users, cx, streams| {
+            users.subscriptions.set_pipelines(users.pipelines.run_at_events());
+            event(users.subscriptions, cx, streams)
+        });
         while let Some(work) = state.subscriptions.take_work() {
             self.begin_work(work);
         }

@@ -146,7 +146,8 @@ impl Pipeline {
         self.adopt_history();
         let id = self.attachment_id();
         let start = self.start(streams);
-        let needs = self.spec.needs.clone().unwrap_or(Needs::all(1));
+        let needs = self.spec.needs.clone().or_else(|| self.spec.otherwise_needs.clone());
+        let needs = needs.unwrap_or(Needs::all(1));
         let (window, takes) = match self.spec.driven {
             true => (DRIVEN_WINDOW as u32, Delivery::All),
             false => (WINDOW, Delivery::Whole),
@@ -154,6 +155,7 @@ impl Pipeline {
         let mut attachment = Attachment::new(needs, cx.me(), window);
         attachment.delivery = takes;
         attachment.pipeline = Some(self.spec.name.clone());
+        attachment.is_chosen_for = self.spec.on.is_some();
         // Steps go on to workers, which come and go.
         attachment.remembers_run = false;
         attachment.follow = true;
@@ -216,6 +218,7 @@ impl Pipeline {
             "stream": self.spec.stream,
             "code": self.spec.code,
             "driven": self.spec.driven,
+            "on": self.spec.on,
             "active_steps": self.driven.as_ref().map(DrivenSteps::active),
             "ended": null,
             "workers_ready": self.ready.len(),

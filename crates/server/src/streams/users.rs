@@ -34,6 +34,9 @@ pub(crate) trait Streams {
     /// A user has finished with a step; `pinned` says that memory of it is still shown somewhere.
     fn release(&mut self, stream: &str, id: AttachmentId, step: (RunNumber, StepNumber), pinned: bool);
 
+    /// A step is chosen for a user that is told of no others.
+    fn choose(&mut self, stream: &str, id: AttachmentId, step: (RunNumber, StepNumber));
+
     /// A user may be told of so many steps before it releases one.
     fn set_window(&mut self, stream: &str, id: AttachmentId, window: u32);
 

@@ -168,13 +168,17 @@ impl Subscriptions {
             watch.note_recent(step);
         }
         self.tell_progress(cx, (id, step), &stream, progress.iter());
-        if let Some(watch) = self.watches.get_mut(&id) {
-            watch.end(step, &Holder::Evaluation);
-        }
         for told in progress {
             let key = (stream.clone(), told.name);
+            if told.event.is_some() {
+                let run_at = self.pipelines.iter().filter(|(of, _)| *of == key);
+                run_at.for_each(|(_, pipeline)| streams.choose(&stream, *pipeline, step));
+            }
             self.deliver(cx, streams, &key);
             self.end_if_over(cx, streams, &key);
+        }
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.end(step, &Holder::Evaluation);
         }
         self.release_free(streams, id);
         self.advance(cx, streams, id);

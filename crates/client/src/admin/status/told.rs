@@ -329,6 +329,8 @@ pub struct PipelineStatus {
     pub workers_expected: Option<u64>,
     /// Whether ranks drive it.
     pub driven: Option<bool>,
+    /// The subscription at whose events it runs, if it does so alone.
+    pub on: Option<String>,
     /// Of one that ranks drive: the steps that some rank has activated and not deactivated.
     pub active_steps: Option<Vec<u64>>,
     /// The step that it is at.

@@ -372,7 +372,7 @@ impl StreamCoordinator {
                     && (takes == Delivery::All
                         || run.is_staged(attachment.needs.at(number, step_number), step_number))
             };
-            let told = attachment.was_told_before((number, step_number));
+            let told = attachment.was_told_before((number, step_number)) || attachment.is_chosen_for;
             if !wanted || told || (torn && takes < Delivery::Torn) {
                 continue;
             }

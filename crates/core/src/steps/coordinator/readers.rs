@@ -212,6 +212,9 @@ impl StreamCoordinator {
         gone: BTreeSet<(RunNumber, StepNumber)>,
     ) {
         attachment.oldest = true;
+        if attachment.is_chosen_for {
+            return;
+        }
         let alike = |other: &&Attachment| other.is_stand_in() && other.needs == attachment.needs;
         let stand_in = stood_in.or_else(|| self.attachments.values().find(alike));
         let mut dropped =
@@ -473,6 +476,21 @@ impl StreamCoordinator {
             attachment.note_finished((run, step));
         }
         self.released(id, run, step, pinned)
+    }
+
+    /// A closed step is chosen for an attachment that is told of no others. Nothing happens if it is held no longer, or was chosen
+    /// already.
+    pub fn choose(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let held = self.runs.get_mut(&run).and_then(|of_run| of_run.steps.get_mut(&step));
+        let (Some(held), Some(attachment)) = (held, self.attachments.get_mut(&id)) else { return effects };
+        let is_known = attachment.holds().any(|known| known == (run, step));
+        if held.is_closed() && !is_known && attachment.is_chosen_for {
+            held.holds += 1;
+            attachment.enqueue(run, step);
+            self.deliver(id, &mut effects);
+        }
+        effects
     }
 
     /// An attachment may hold so many steps from now on.

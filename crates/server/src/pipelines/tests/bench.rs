@@ -140,6 +140,11 @@ impl Streams for TestStreams {
         self.apply(effects);
     }
 
+    fn choose(&mut self, _: &str, id: AttachmentId, (run, step): (RunNumber, StepNumber)) {
+        let effects = self.coordinator.choose(id, run, step);
+        self.apply(effects);
+    }
+
     fn set_window(&mut self, _: &str, id: AttachmentId, window: u32) {
         let effects = self.coordinator.set_window(id, window);
         self.apply(effects);
@@ -330,6 +335,8 @@ pub(super) fn spec(driven: bool) -> PipelineSpec {
         config: "{}".into(),
         needs: None,
         driven,
+        on: None,
+        otherwise_needs: None,
         directory: "/".into(),
     }
 }
