@@ -18,6 +18,7 @@ import forebay
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = (
     "contracts.md",
+    "expressions.md",
     "parallel.md",
     "coupling.md",
     "looking.md",

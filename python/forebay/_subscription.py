@@ -375,7 +375,7 @@ def subscribe(
 
 def _subscriber(given: Any) -> _forebay.Subscriber:
     """What makes subscriptions in this group, with these options; a forked child has its own."""
-    key = (os.getpid(), *(repr(value) for value in given.values()))
+    key = (os.getpid(), os.environ.get("FOREBAY_GROUP"), *(repr(value) for value in given.values()))
     with _lock:
         known = _subscribers.get(key)
         if known is None:
