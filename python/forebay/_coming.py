@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that are waited for on a thread of their own."""
+"""Steps and events that are waited for: on a thread of their own, or one after the other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import contextlib
 import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+from typing import Protocol as TypingProtocol
 
 from forebay import _forebay
+from forebay._errors import Ended
 
 T = TypeVar("T")
 _Asked = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
@@ -109,3 +111,54 @@ async def done(future: Future[T]) -> None:
 
     future.add_done_callback(on_done)
     await woken
+
+
+class Released(TypingProtocol):
+    """What is held until it is released."""
+
+    def release(self) -> None: ...
+
+
+H = TypeVar("H", bound=Released)
+
+
+class Turns(Generic[H]):
+    """Things one after the other: each is released when the next one is asked for. `Ended` ends it."""
+
+    def __init__(self, ask: Callable[[], H]) -> None:
+        self._ask = ask
+        self._last: H | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> H:
+        if self._last is not None:
+            self._last.release()
+            self._last = None
+        try:
+            self._last = self._ask()
+        except Ended:
+            raise StopIteration from None
+        return self._last
+
+
+class AsyncTurns(Generic[H]):
+    """The same in a coroutine."""
+
+    def __init__(self, ask: Callable[[], Awaitable[H]]) -> None:
+        self._ask = ask
+        self._last: H | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> H:
+        if self._last is not None:
+            self._last.release()
+            self._last = None
+        try:
+            self._last = await self._ask()
+        except Ended:
+            raise StopAsyncIteration from None
+        return self._last

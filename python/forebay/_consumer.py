@@ -21,7 +21,7 @@ from forebay import (
     _options,
 )
 from forebay._closing import close_after, is_clean
-from forebay._errors import Ended, Timeout
+from forebay._errors import Timeout
 from forebay._given import Cursor
 from forebay._step import Step
 
@@ -208,10 +208,10 @@ class Consumer:
         return 0 if found is None else found[1]
 
     def __iter__(self) -> Iterator[Step]:
-        return _Steps(self)
+        return _coming.Turns(self.next)
 
     def __aiter__(self) -> AsyncIterator[Step]:
-        return _AsyncSteps(self)
+        return _coming.AsyncTurns(self._next_awaited)
 
     async def _next_awaited(self) -> Step:
         if self._awaited is None:
@@ -256,45 +256,3 @@ class Consumer:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         close_after(self.close if is_clean(value) else self.abandon, value)
-
-
-class _Steps:
-    """Iterates over a consumer's steps; asking for the next one releases the one before."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._last: Step | None = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Step:
-        if self._last is not None:
-            self._last.release()
-            self._last = None
-        try:
-            self._last = self._consumer.next()
-        except Ended:
-            raise StopIteration from None
-        return self._last
-
-
-class _AsyncSteps:
-    """The same in a coroutine. A step that a cancelled wait was for is what the reader gives next."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._last: Step | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Step:
-        if self._last is not None:
-            self._last.release()
-            self._last = None
-        try:
-            self._last = await self._consumer._next_awaited()
-        except Ended:
-            raise StopAsyncIteration from None
-        return self._last

@@ -160,6 +160,14 @@ class Subscription:
 
         return self._waiter.ask(wait)
 
+    async def _next_awaited(self) -> Event:
+        if self._awaited is None:
+            self._awaited = self.next_async()
+        await _coming.done(self._awaited)
+        awaited, self._awaited = self._awaited, None
+        assert awaited is not None
+        return awaited.result()
+
     def pause(self) -> None:
         """Nothing is evaluated until it is resumed, by whomever. Waits for the server that coordinates it."""
         self._core.change("pause")
@@ -183,10 +191,10 @@ class Subscription:
         return thread
 
     def __iter__(self) -> Iterator[Event]:
-        return _Events(self)
+        return _coming.Turns(self.next)
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return _AsyncEvents(self)
+        return _coming.AsyncTurns(self._next_awaited)
 
     def close(self) -> None:
         """Listens no more. The subscription itself goes on if it is to be kept, or others listen to it; else it ends a while after."""
@@ -202,54 +210,6 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"<forebay.Subscription {self.name!r} of stream {self.stream!r}: {self.text}>"
-
-
-class _Events:
-    """Events one after the other: each is released when the next one is asked for."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._last: Event | None = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
-        if self._last is not None:
-            self._last.release()
-            self._last = None
-        try:
-            self._last = self._subscription.next()
-        except Ended:
-            raise StopIteration from None
-        return self._last
-
-
-class _AsyncEvents:
-    """The same in a coroutine."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._last: Event | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        if self._last is not None:
-            self._last.release()
-            self._last = None
-        subscription = self._subscription
-        if subscription._awaited is None:
-            subscription._awaited = subscription.next_async()
-        await _coming.done(subscription._awaited)
-        awaited, subscription._awaited = subscription._awaited, None
-        assert awaited is not None
-        try:
-            self._last = awaited.result()
-        except Ended:
-            raise StopAsyncIteration from None
-        return self._last
 
 
 def _call(subscription: Subscription, callback: Callable[[Event], object]) -> None:

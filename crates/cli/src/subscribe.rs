@@ -8,7 +8,6 @@ use crate::values::{json_of, text_of};
 use clap_complete::ArgValueCompleter;
 use forebay_client::core::ids::Timestamp;
 use forebay_client::query::subscription::{Definition, KeptSteps, Missing, On};
-use forebay_client::query::time::Turn;
 use forebay_client::query::value::{Place, Scalar};
 use forebay_client::status::SubscriptionStatus;
 use forebay_client::{Admin, Change, ErrorKind, From, Notice, Result, Subscriber, SubscriptionEvent};
@@ -112,15 +111,10 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
     let definition = Definition {
         own: given.stream.clone(),
         every: given.every,
-        on: match &given.on[..] {
-            "rise" => On::Rise,
-            "fall" => On::Fall,
-            "both" => On::Both,
-            _ => On::Each,
-        },
+        on: On::parse(&given.on)?,
         limit: given.limit,
         expires,
-        missing: if given.missing == "reset" { Missing::Reset } else { Missing::Skip },
+        missing: Missing::parse(&given.missing)?,
         keep: given.keep,
         keeps: given.keep_around,
         ..Definition::new(&name, &given.text)
@@ -157,14 +151,6 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn turn(turn: Turn) -> &'static str {
-    match turn {
-        Turn::Rose => "rose",
-        Turn::Goes => "holds",
-        Turn::Fell => "fell",
-    }
-}
-
 fn json_event(subscription: &forebay_client::Subscription, told: &SubscriptionEvent) -> Value {
     let event = &told.event;
     let values: Map<String, Value> =
@@ -181,7 +167,7 @@ fn json_event(subscription: &forebay_client::Subscription, told: &SubscriptionEv
         "run": event.run,
         "step": event.step,
         "time": Some(event.time).filter(|time| time.is_finite()),
-        "turn": turn(event.turn),
+        "turn": event.turn.name(),
         "episode": event.episode.number,
         "first": event.episode.first,
         "missing": event.episode.missing,
@@ -202,7 +188,7 @@ fn line_of(told: &SubscriptionEvent) -> String {
     if event.time.is_finite() {
         line += &format!("  t={}", event.time);
     }
-    line += &format!("  {}", turn(event.turn));
+    line += &format!("  {}", event.turn.name());
     for value in &event.values {
         line += &format!("  {} = {}", value.label, text_of(&value.value));
         if let Some(place) = &value.place {

@@ -6,9 +6,8 @@ use crate::options::AdminGiven;
 use crate::timeout::Timeout;
 use forebay_client::core::ids::Timestamp;
 use forebay_client::query::subscription::{Definition, Event, KeptSteps, Missing, On};
-use forebay_client::query::time::Turn;
 use forebay_client::status::SubscriptionStatus;
-use forebay_client::{Admin, Change, Error, From, Notice};
+use forebay_client::{Admin, Change, From, Notice};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::time::{Duration, SystemTime};
@@ -57,10 +56,10 @@ impl Subscriber {
         let definition = Definition {
             own: stream,
             every,
-            on: on_of(on)?,
+            on: On::parse(on).map_err(raise)?,
             limit,
             expires,
-            missing: missing_of(missing)?,
+            missing: Missing::parse(missing).map_err(raise)?,
             keep,
             keeps: keep_around.map(|(before, after)| KeptSteps { before, after }),
             hold,
@@ -134,12 +133,7 @@ fn event_dict<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict
     told.set_item("run", event.run)?;
     told.set_item("step", event.step)?;
     told.set_item("time", Some(event.time).filter(|time| !time.is_nan()))?;
-    let turn = match event.turn {
-        Turn::Rose => "rose",
-        Turn::Goes => "holds",
-        Turn::Fell => "fell",
-    };
-    told.set_item("turn", turn)?;
+    told.set_item("turn", event.turn.name())?;
     told.set_item("episode", event.episode.number)?;
     told.set_item("first", event.episode.first)?;
     told.set_item("missing", event.episode.missing)?;
@@ -181,24 +175,6 @@ pub(crate) fn change_subscription(
 fn from_now(after: Duration) -> Timestamp {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     Timestamp(u64::try_from(now.saturating_add(after).as_millis()).unwrap_or(u64::MAX))
-}
-
-fn on_of(text: &str) -> PyResult<On> {
-    match text {
-        "each" => Ok(On::Each),
-        "rise" => Ok(On::Rise),
-        "fall" => Ok(On::Fall),
-        "both" => Ok(On::Both),
-        _ => Err(raise(Error::invalid(format!("on is '{text}': use each, rise, fall or both")))),
-    }
-}
-
-fn missing_of(text: &str) -> PyResult<Missing> {
-    match text {
-        "skip" => Ok(Missing::Skip),
-        "reset" => Ok(Missing::Reset),
-        _ => Err(raise(Error::invalid(format!("missing is '{text}': use skip or reset")))),
-    }
 }
 
 fn change_of(text: &str) -> PyResult<Change> {

@@ -35,7 +35,7 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_query::subscription::Definition;
-use forebay_wire::subscription::{Change, Listen, SubscriptionCopy};
+use forebay_wire::subscription::{Change, From, Listen, SubscriptionCopy};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use subscription::Subscription;
@@ -140,7 +140,7 @@ impl Subscriptions {
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
         stream: &str,
-        (listen, id): (Listen, AttachmentId),
+        (mut listen, id): (Listen, AttachmentId),
         listener: Listener,
     ) -> Result<u64> {
         let key = (stream.to_owned(), listen.name.clone());
@@ -149,6 +149,8 @@ impl Subscriptions {
                 return Err(self.not_found(stream, &listen.name));
             };
             self.subscribe(cx, streams, stream, *definition, id.0)?;
+            // It is another one, whose events are counted anew.
+            listen.from = From::First;
         }
         let Some(found) = self.coordinated.get_mut(&key) else {
             return Err(self.not_found(stream, &listen.name));
@@ -180,7 +182,7 @@ impl Subscriptions {
         found.on_released(id, step);
         let watch = found.watch;
         if !pinned {
-            self.let_go(streams, watch, step, |watch| watch.end_listening(step, id));
+            self.let_go(streams, watch, |watch| watch.end_listening(step, id));
         }
         self.deliver(cx, streams, &key);
         self.end_if_over(cx, streams, &key);
@@ -193,7 +195,7 @@ impl Subscriptions {
         found.remove_listener(id, cx.server.environment.now());
         let watch = found.watch;
         for step in self.watches.get(&watch).map(|watch| watch.held_for(id)).unwrap_or_default() {
-            self.let_go(streams, watch, step, |watch| watch.end_listening(step, id));
+            self.let_go(streams, watch, |watch| watch.end_listening(step, id));
         }
     }
 
@@ -252,8 +254,7 @@ impl Subscriptions {
         }
         let watches: Vec<AttachmentId> = self.watches.keys().copied().collect();
         for id in watches {
-            let overdue = self.watches.get_mut(&id).map(|watch| watch.take_overdue(now)).unwrap_or_default();
-            overdue.into_iter().for_each(|step| self.let_go(streams, id, step, |_| {}));
+            self.let_go(streams, id, |watch| watch.end_waiting(now));
         }
     }
 

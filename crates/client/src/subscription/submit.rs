@@ -69,7 +69,8 @@ impl Subscriber {
         let from = match from {
             From::Next => From::After(last),
             From::Resume => From::After(finished),
-            from => from,
+            From::After(number) => From::After(number.min(last)),
+            From::First => From::First,
         };
         Ok(Subscription::new(self.group.clone(), stream, definition, from, window))
     }

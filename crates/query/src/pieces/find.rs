@@ -169,7 +169,7 @@ impl<'a> Finder<'a> {
                 dtype: field.dtype,
                 origin: first_of(&record.extent)[..record.extent.ndim()].to_vec(),
                 shape: record.extent.stored_shape(),
-                held: Held::Block(record.clone()),
+                held: Held::Block(bare(record)),
             });
         }
         if self.all.is_none() {
@@ -204,7 +204,7 @@ impl<'a> Finder<'a> {
                 let Some(place) = place_of(record, &from.part(&region)) else { continue };
                 let Some(to) = within(&to, &region) else { continue };
                 found += region.volume();
-                copies.push(Copied { record: record.clone(), from: place, to });
+                copies.push(Copied { record: bare(record), from: place, to });
             }
             if found != from.volume() {
                 return Err(lacks(format!("of field '{}' nothing was put at a part of {from}", field.name)));
@@ -216,6 +216,19 @@ impl<'a> Finder<'a> {
             shape: needed.shape.clone(),
             held: Held::Copies(copies),
         })
+    }
+}
+
+/// A block's record as whoever reads its bytes needs it: without statistics.
+fn bare(record: &BlockRecord) -> BlockRecord {
+    let BlockRecord { key, level, extent, location, inline, stats: _ } = record;
+    BlockRecord {
+        key: *key,
+        level: *level,
+        extent: extent.clone(),
+        location: *location,
+        inline: inline.clone(),
+        stats: None,
     }
 }
 

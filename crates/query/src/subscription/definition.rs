@@ -27,6 +27,23 @@ pub enum On {
 }
 
 impl On {
+    /// All of them, by their names.
+    pub const NAMED: [(&'static str, On); 4] =
+        [("each", On::Each), ("rise", On::Rise), ("fall", On::Fall), ("both", On::Both)];
+
+    /// That of a name.
+    pub fn parse(name: &str) -> Result<On> {
+        let found = On::NAMED.into_iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, on)| on)
+            .ok_or_else(|| Error::invalid(format!("on is '{name}': use each, rise, fall or both")))
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        On::NAMED.into_iter().find(|(_, on)| *on == self).map_or("", |(name, _)| name)
+    }
+
     /// Whether this is an event.
     pub fn includes(self, turn: Turn) -> bool {
         match self {
@@ -46,6 +63,25 @@ pub enum Missing {
     Skip,
     /// It counts as if what is watched did not hold.
     Reset,
+}
+
+impl Missing {
+    /// That of a name.
+    pub fn parse(name: &str) -> Result<Missing> {
+        match name {
+            "skip" => Ok(Missing::Skip),
+            "reset" => Ok(Missing::Reset),
+            _ => Err(Error::invalid(format!("missing is '{name}': use skip or reset"))),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Missing::Skip => "skip",
+            Missing::Reset => "reset",
+        }
+    }
 }
 
 /// Steps that are kept around one that fired.

@@ -24,3 +24,14 @@ pub enum Turn {
     /// The first at which it holds no more.
     Fell,
 }
+
+impl Turn {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Turn::Rose => "rose",
+            Turn::Goes => "holds",
+            Turn::Fell => "fell",
+        }
+    }
+}

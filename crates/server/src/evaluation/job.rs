@@ -33,16 +33,17 @@ pub(crate) struct Computed {
 
 impl<B: Shown> Job<B> {
     /// Computes the answers.
-    pub(crate) fn run(&self) -> Result<Computed> {
+    pub(crate) fn run(mut self) -> Result<Computed> {
         let began = Instant::now();
         let most = if self.questions.len() > 1 { CACHED } else { u64::MAX };
         let mut answers: Vec<(usize, Option<Gathered>)> =
             self.questions.iter().map(|(place, _, _)| (*place, None)).collect();
-        for part in boxes_of(&self.piece.part, most) {
-            let piece = Piece { part, ..self.piece.clone() };
+        let all = self.piece.part.clone();
+        for part in boxes_of(&all, most) {
+            self.piece.part = part;
             for ((_, answer), (_, plan, question)) in answers.iter_mut().zip(&self.questions) {
                 let aggregate = &plan.aggregates[usize::from(question.aggregate)];
-                let gathered = gather_piece(aggregate, question, &piece, &self.bytes)?;
+                let gathered = gather_piece(aggregate, question, &self.piece, &self.bytes)?;
                 match answer {
                     Some(answer) => answer.merge(gathered),
                     None => *answer = Some(gathered),

@@ -19,8 +19,8 @@ const HEIRS: usize = 2;
 impl Subscriptions {
     /// Has other servers keep all of a subscription.
     pub(super) fn keep_elsewhere(&mut self, cx: &mut Context<'_>, key: &Key) {
-        let Some(copy) = self.copy_of(key) else { return };
         let heirs = self.heirs_of(cx, &key.0);
+        let Some(copy) = self.copy_of(key) else { return };
         let make = |token: u64| Message::Keep { token, stream: key.0.clone(), copy: Box::new(copy.clone()) };
         self.tell_heirs(cx, &heirs, None, make);
     }
@@ -103,12 +103,29 @@ impl Subscriptions {
         self.untold.waiting.insert(token, Waiting { servers, step });
     }
 
-    /// The servers that would take a stream's place, the first first.
-    fn heirs_of(&mut self, cx: &Context<'_>, stream: &str) -> Vec<ServerId> {
+    /// The servers that would take this one's place for a stream. Those that are new are told all of its subscriptions first, and those
+    /// that were to keep them and are not any more forget them.
+    fn heirs_of(&mut self, cx: &mut Context<'_>, stream: &str) -> Vec<ServerId> {
         let order = cx.server.standing().view.order_for(hash_name(stream));
         let others = order.into_iter().filter(|id| *id != cx.me() && cx.members().stays(*id, cx.me()));
         let heirs: Vec<ServerId> = others.take(HEIRS).collect();
-        self.untold.heirs.insert(stream.to_owned(), heirs.iter().copied().collect());
+        let now: BTreeSet<ServerId> = heirs.iter().copied().collect();
+        let before = self.untold.heirs.insert(stream.to_owned(), now.clone()).unwrap_or_default();
+        if before == now {
+            return heirs;
+        }
+        let new: Vec<ServerId> = now.difference(&before).copied().collect();
+        let keys: Vec<Key> = self.coordinated.keys().filter(|(of, _)| of == stream).cloned().collect();
+        for key in keys {
+            let Some(copy) = self.copy_of(&key) else { continue };
+            let (name, creation) = (key.1, copy.creation);
+            let keep =
+                |token: u64| Message::Keep { token, stream: stream.to_owned(), copy: Box::new(copy.clone()) };
+            self.tell_heirs(cx, &new, None, keep);
+            for server in before.difference(&now) {
+                cx.tell(*server, Message::Forget { stream: stream.to_owned(), name: name.clone(), creation });
+            }
+        }
         heirs
     }
 
@@ -123,7 +140,7 @@ impl Subscriptions {
 
     fn end_telling(&mut self, streams: &mut dyn Streams, token: u64) {
         let Some(Waiting { step: Some((id, step)), .. }) = self.untold.waiting.remove(&token) else { return };
-        self.let_go(streams, id, step, |watch| watch.end(step, &Holder::Untold(token)));
+        self.let_go(streams, id, |watch| watch.end(step, &Holder::Untold(token)));
     }
 
     /// A server is gone: nothing is awaited of it.
@@ -144,24 +161,7 @@ impl Subscriptions {
     pub(crate) fn on_members_changed(&mut self, cx: &mut Context<'_>) {
         let streams: BTreeSet<String> = self.coordinated.keys().map(|(stream, _)| stream.clone()).collect();
         for stream in streams {
-            let before = self.untold.heirs.get(&stream).cloned().unwrap_or_default();
-            let now = self.heirs_of(cx, &stream);
-            let keys: Vec<Key> = self.coordinated.keys().filter(|(of, _)| *of == stream).cloned().collect();
-            for key in keys {
-                let Some(copy) = self.copy_of(&key) else { continue };
-                let new: Vec<ServerId> =
-                    now.iter().filter(|server| !before.contains(server)).copied().collect();
-                let make = |token: u64| Message::Keep {
-                    token,
-                    stream: stream.clone(),
-                    copy: Box::new(copy.clone()),
-                };
-                self.tell_heirs(cx, &new, None, make);
-                for server in before.iter().filter(|server| !now.contains(server)) {
-                    let (name, creation) = (key.1.clone(), copy.creation);
-                    cx.tell(*server, Message::Forget { stream: stream.clone(), name, creation });
-                }
-            }
+            self.heirs_of(cx, &stream);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Subscriptions;
 use forebay_core::ids::ServerId;
-use forebay_query::subscription::{Missing, On};
 use forebay_query::value::UnknownKind;
 use serde_json::{Map, Value, json};
 
@@ -29,10 +28,10 @@ impl Subscriptions {
                     "server": server.0,
                     "text": definition.text,
                     "every": definition.every,
-                    "on": on(definition.on),
+                    "on": definition.on.name(),
                     "limit": definition.limit,
                     "expires": definition.expires.map(|expires| expires.0),
-                    "missing": if definition.missing == Missing::Reset { "reset" } else { "skip" },
+                    "missing": definition.missing.name(),
                     "keep": definition.keep,
                     "paused": state.is_paused,
                     "subscribers": subscription.listeners().count(),
@@ -50,15 +49,6 @@ impl Subscriptions {
                 })
             });
         (shown.collect(), more)
-    }
-}
-
-fn on(on: On) -> &'static str {
-    match on {
-        On::Each => "each",
-        On::Rise => "rise",
-        On::Fall => "fall",
-        On::Both => "both",
     }
 }
 

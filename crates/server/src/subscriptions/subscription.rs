@@ -97,7 +97,8 @@ impl Subscription {
             From::Next => self.log.last_number(),
             From::First => 0,
             From::Resume => self.finished,
-            From::After(number) => number.min(self.log.last_number()),
+            // It may have been told by a coordinator before this one of events that are to be evaluated again.
+            From::After(number) => number,
         };
         listener.told = before;
         self.listeners.insert(id, listener);

@@ -187,19 +187,11 @@ impl Watch {
         }
     }
 
-    /// Steps that no subscriber has taken in time.
-    pub(super) fn take_overdue(&mut self, now: Duration) -> Vec<(RunNumber, StepNumber)> {
-        let mut overdue = Vec::new();
-        for (step, held) in &mut self.held {
-            let before = held.by.len();
-            if held.until <= now {
-                held.by.retain(|by| !matches!(by, Holder::Event(_)));
-            }
-            if held.by.len() < before {
-                overdue.push(*step);
-            }
+    /// Steps that no subscriber has taken in time are held for them no more.
+    pub(super) fn end_waiting(&mut self, now: Duration) {
+        for held in self.held.values_mut().filter(|held| held.until <= now) {
+            held.by.retain(|by| !matches!(by, Holder::Event(_)));
         }
-        overdue
     }
 
     /// Takes out the steps that are held for nothing.

@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::streams::users::{StreamUser, Streams};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
-use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{Attachment, AttachmentId, Delivery, HeldStep, Start};
 
 impl Subscriptions {
@@ -63,12 +62,11 @@ impl Subscriptions {
         }
     }
 
-    /// Something of a step is over: it is let go of if nothing needs it any more.
+    /// Something is over for which steps were held: those are let go of that nothing needs any more.
     pub(super) fn let_go(
         &mut self,
         streams: &mut dyn Streams,
         id: AttachmentId,
-        _: (RunNumber, StepNumber),
         end: impl FnOnce(&mut Watch),
     ) {
         if let Some(watch) = self.watches.get_mut(&id) {
