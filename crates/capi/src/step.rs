@@ -10,7 +10,6 @@ use crate::boxes::{self, eight};
 use crate::field_texts::FieldTexts;
 use forebay_client::core::dtype::Dtype;
 use forebay_client::core::stats::{Stats, Value};
-use forebay_client::store::stats::write_value;
 use forebay_client::{BlockBytes, BlockList, Choice, RankBounds, Result, Step};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
@@ -266,8 +265,10 @@ impl StepInner {
             bytes: extent.bytes(field.dtype)?,
             ..fb_view::DEFAULT
         };
-        if let Some(stats) = &record.stats {
-            let all = told_stats(&stats.all, field.dtype);
+        if let Some(stats) = &record.stats
+            && let Some(whole) = stats.whole()
+        {
+            let all = told_stats(&whole, field.dtype);
             view.has_stats = 1;
             (view.min, view.max, view.sum, view.variance) = (all.min, all.max, all.sum, all.variance);
             (view.count, view.nan, view.min_bits, view.max_bits) =
@@ -310,7 +311,7 @@ impl ShownBlock {
 fn told_stats(stats: &Stats, dtype: Dtype) -> fb_stats {
     let bits = |value: Value| {
         let mut bytes = Vec::with_capacity(8);
-        write_value(&mut bytes, dtype, value);
+        value.write(dtype, &mut bytes);
         bytes.resize(8, 0);
         bytes.try_into().map_or(0, u64::from_le_bytes)
     };

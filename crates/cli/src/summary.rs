@@ -19,7 +19,10 @@ pub(crate) struct Summary {
 pub(crate) fn of(step: &Step, field: &str, bytes_max: u64) -> Result<Summary> {
     let records = step.records(field)?;
     let bytes = records.iter().map(|record| record.location.bytes).sum();
-    let to_read = records.iter().filter(|record| record.stats.is_none());
+    let has_all = |record: &forebay_client::core::block::BlockRecord| {
+        record.stats.as_ref().is_some_and(|stats| stats.moments.is_some())
+    };
+    let to_read = records.iter().filter(|record| !has_all(record));
     let to_read: u64 = to_read.map(|record| record.location.bytes).sum();
     let blocks = records.len() as u64;
     let mut summary = Summary { blocks, bytes, stats: None };
@@ -28,8 +31,8 @@ pub(crate) fn of(step: &Step, field: &str, bytes_max: u64) -> Result<Summary> {
     }
     let mut all = Stats::EMPTY;
     for (index, record) in records.iter().enumerate() {
-        match &record.stats {
-            Some(stats) => all.merge(&stats.all),
+        match record.stats.as_ref().and_then(|stats| stats.whole()) {
+            Some(stats) => all.merge(&stats),
             None => step.block(field, index)?.statistics()?.iter().for_each(|stats| all.merge(stats)),
         }
     }

@@ -4,6 +4,7 @@ use crate::block::Extent;
 use crate::contract::{FIELDS_MAX, Field, Need, Needs, Period, Statistics, Terms};
 use crate::ids::StepNumber;
 use crate::parts::{Wanted, parts_of};
+use crate::stats::StatsOfBlock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ pub struct Demand {
 pub struct BlockDemand {
     /// Of its elements.
     pub data: Wanted,
-    /// Whether what is staged of it is to carry its statistics.
-    pub stats: bool,
+    /// The statistics that what is staged of it is to carry.
+    pub stats: StatsOfBlock,
     /// Whether the statistics of the whole field are wanted, to which this block belongs.
     pub stats_of_field: bool,
 }
@@ -33,7 +34,7 @@ pub struct BlockDemand {
 impl BlockDemand {
     /// What nobody wants.
     pub const NOTHING: BlockDemand =
-        BlockDemand { data: Wanted::Nothing, stats: false, stats_of_field: false };
+        BlockDemand { data: Wanted::Nothing, stats: StatsOfBlock::Nothing, stats_of_field: false };
 }
 
 impl Demand {
@@ -74,18 +75,19 @@ impl Demand {
     /// What is wanted of a block of this field at this step. This alone decides what leaves a producer: its rank asks it as it
     /// puts, its home as it grants memory.
     pub fn of_block(&self, field: &Field, step: StepNumber, level: u32, extent: &Extent) -> BlockDemand {
-        let (mut stats, mut stats_of_field) = (false, false);
+        let (mut stats, mut stats_of_field) = (StatsOfBlock::Nothing, false);
         if field.is_static {
             // Readers that come later need it, too.
-            let stats = field.dtype.is_ordered();
-            return BlockDemand { data: Wanted::Whole, stats, stats_of_field: stats && level == 0 };
+            let is_ordered = field.dtype.is_ordered();
+            let stats = if is_ordered { StatsOfBlock::All } else { StatsOfBlock::Nothing };
+            return BlockDemand { data: Wanted::Whole, stats, stats_of_field: is_ordered && level == 0 };
         }
         let terms = self.needs.iter().filter_map(|needs| needs.of(&field.name));
         let terms: Vec<&Terms> = terms.filter(|terms| terms.period.includes(field, step)).collect();
         for terms in terms.iter().filter(|_| field.dtype.is_ordered()) {
-            stats |= terms.statistics == Statistics::Along;
+            stats = stats.max(terms.statistics.of_block());
             // Levels above 0 hold again what lies below them.
-            stats_of_field |= terms.statistics != Statistics::None && terms.part.is_none() && level == 0;
+            stats_of_field |= terms.statistics.is_of_field() && terms.part.is_none() && level == 0;
         }
         let data = terms.into_iter().filter(|terms| terms.statistics != Statistics::Alone);
         BlockDemand { data: data_of_block(data, field, level, extent), stats, stats_of_field }
@@ -125,7 +127,7 @@ fn merged<'a>(contracts: impl Iterator<Item = &'a Needs>) -> Needs {
     let both = |a: Terms, b: Terms| Terms {
         period: if a.period == b.period { a.period } else { Period::ALL },
         part: None,
-        statistics: if a.statistics == b.statistics { a.statistics } else { Statistics::Along },
+        statistics: a.statistics.and(b.statistics),
     };
     let whole = |terms: &Terms| Terms { part: None, ..terms.clone() };
     for contract in contracts {
@@ -236,16 +238,30 @@ mod tests {
         let nothing_staged = BlockDemand { stats_of_field: true, ..BlockDemand::NOTHING };
         assert_eq!(union(std::slice::from_ref(&alone)), nothing_staged);
         let both = union(&[alone.clone(), needs("U", plane(3))]);
-        assert!(matches!(both.data, Wanted::Parts(_)) && both.stats_of_field && !both.stats);
+        assert!(
+            matches!(both.data, Wanted::Parts(_))
+                && both.stats_of_field
+                && both.stats == StatsOfBlock::Nothing
+        );
         let along = union(&[with(Statistics::Along, plane(3))]);
-        assert!(matches!(along.data, Wanted::Parts(_)) && !along.stats_of_field && along.stats);
+        assert!(
+            matches!(along.data, Wanted::Parts(_))
+                && !along.stats_of_field
+                && along.stats == StatsOfBlock::All
+        );
+        let extremes = with(Statistics::Extremes, Terms::ALL);
+        let of_extremes =
+            BlockDemand { data: Wanted::Whole, stats: StatsOfBlock::Extremes, stats_of_field: false };
+        assert_eq!(union(&[extremes.clone(), needs("U", plane(3))]), of_extremes);
         let whole = with(Statistics::Along, Terms::ALL);
         assert_eq!(
             union(std::slice::from_ref(&whole)),
-            BlockDemand { data: Wanted::Whole, stats: true, stats_of_field: true }
+            BlockDemand { data: Wanted::Whole, stats: StatsOfBlock::All, stats_of_field: true }
         );
         let demand = Demand::union(1, [whole].iter());
-        assert!(demand.includes(&needs("U", plane(3))) && demand.includes(&alone));
+        assert!(
+            demand.includes(&needs("U", plane(3))) && demand.includes(&alone) && demand.includes(&extremes)
+        );
         assert!(!demand.includes(&with(Statistics::Along, plane(3))), "a part has statistics of its own");
         assert!(!Demand::union(1, [needs("U", Terms::ALL)].iter()).includes(&alone));
         assert!(Terms { statistics: Statistics::Alone, ..plane(3) }.check().is_err());

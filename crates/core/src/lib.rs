@@ -13,6 +13,7 @@
 //! - [`dtype`]: the types of elements;
 //! - [`exact_sum`]: sums of doubles that lose nothing;
 //! - [`region`]: boxes of cells;
+//! - [`c_order`]: indexes in C order, and consecutive elements as boxes;
 //! - [`coverage`]: what of a box is missing;
 //! - [`assign`]: which blocks are whose, among the ranks of a parallel reader;
 //! - [`hilbert`]: the curve that keeps near tiles near;
@@ -36,6 +37,7 @@ pub mod agreement;
 pub mod assign;
 pub mod attr;
 pub mod block;
+pub mod c_order;
 pub mod contract;
 pub mod coverage;
 pub mod cut;

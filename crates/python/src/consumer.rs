@@ -131,8 +131,10 @@ fn describe_block<'py>(py: Python<'py>, record: &BlockRecord) -> PyResult<Bound<
     told.set_item("ghost_low", PyTuple::new(py, &*extent.ghost_low())?)?;
     told.set_item("ghost_high", PyTuple::new(py, &*extent.ghost_high())?)?;
     told.set_item("stored", PyTuple::new(py, &*extent.stored_shape())?)?;
-    told.set_item("stats", record.stats.as_ref().map(|stats| describe_stats(py, &stats.all)).transpose()?)?;
-    told.set_item("tiles", record.stats.as_ref().map(|stats| PyBytes::new(py, &stats.tiles)))?;
+    let whole = record.stats.as_ref().and_then(|stats| stats.whole());
+    told.set_item("stats", whole.map(|stats| describe_stats(py, &stats)).transpose()?)?;
+    let tiles = record.stats.as_ref().filter(|_| whole.is_some());
+    told.set_item("tiles", tiles.map(|stats| PyBytes::new(py, &stats.tiles)))?;
     Ok(told)
 }
 

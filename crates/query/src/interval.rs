@@ -7,7 +7,7 @@ use crate::plan::{Instruction, Lane, Op, Part, Program, Register};
 use crate::syntax::Comparison;
 use crate::value::arithmetic::{Binary, Float, Test, Unary};
 use crate::value::{Number, Scalar};
-use forebay_core::stats::Stats;
+use forebay_core::stats::{BlockStats, Value};
 
 /// All numbers that something can be, and whether it can be NaN. Of integers it may be wider than they are.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,12 +57,20 @@ impl Interval {
         }
     }
 
-    /// Of the elements that statistics are of.
-    pub fn of_stats(stats: &Stats) -> Interval {
-        match stats.count {
-            0 => Interval { nan: stats.nan > 0, ..Interval::of(f64::NAN) },
-            _ => Interval { low: stats.min(), high: stats.max(), nan: stats.nan > 0 },
-        }
+    /// Of the elements of a block.
+    pub fn of_stats(stats: &BlockStats) -> Interval {
+        let none = Interval { nan: stats.nan > 0, ..Interval::of(f64::NAN) };
+        stats.extremes.map_or(none, |found| none.with(found.min, found.max))
+    }
+
+    /// The same, and others from one value to another. Those of NaN add nothing.
+    pub(crate) fn with(self, min: Value, max: Value) -> Interval {
+        Interval { low: self.low.min(min.below()), high: self.high.max(max.above()), ..self }
+    }
+
+    /// Whether none can be NaN.
+    pub(crate) fn is_of_numbers(self) -> bool {
+        self.is_number() && !self.nan
     }
 
     fn is_number(self) -> bool {
@@ -189,7 +197,7 @@ fn result(
 }
 
 /// A number that elements are compared with: of an integer that no double is, those around it.
-fn around(number: Number) -> Interval {
+pub(crate) fn around(number: Number) -> Interval {
     let double = number.to_f64();
     match number {
         Number::Integer(integer) if double as i128 != integer => {

@@ -16,6 +16,8 @@
 
 mod arrays;
 mod chunk_sum;
+#[cfg(test)]
+mod decide_tests;
 mod gather;
 mod kernels;
 mod load;

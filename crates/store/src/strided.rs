@@ -396,7 +396,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// How much is copied before its statistics are computed: it must still be in the nearest cache.
+/// How much is copied element by element before its statistics are computed: it must still be in the nearest cache.
 const CHUNK: usize = TILE_BYTES as usize;
 
 /// Copies all elements of a shape from one array to another, which is, or is a part of, one of so many bytes.
@@ -428,9 +428,9 @@ unsafe fn copy(
         if n == 0 { (element as i64, element as i64) } else { (plan.to[n - 1], plan.from[n - 1]) };
     let row_bytes = row as usize * element;
     let contiguous = to_step == element as i64 && from_step == element as i64;
+    // One long copy streams by itself, unless it is looked at on the way.
     let streams = contiguous
-        && stats.is_none()
-        && outer > 0
+        && (stats.is_some() || outer > 0)
         && row_bytes >= streaming::ROW_MIN
         && of_bytes >= streaming::TOTAL_MIN;
     let mut at: [u64; MAX_NDIM] = [0; MAX_NDIM];
@@ -442,6 +442,7 @@ unsafe fn copy(
             match &mut stats {
                 None if streams => streaming::copy(to, from, row_bytes, 2 * plan.from[outer - 1] as isize),
                 None => copy_row(to, to_step, from, from_step, row, element),
+                Some(stats) if contiguous => stats.copy(to, from, row_bytes, streams),
                 Some(stats) => {
                     let chunk = (CHUNK / element) as u64;
                     for first in (0..row).step_by(chunk as usize) {
@@ -537,6 +538,8 @@ unsafe fn copy_row(to: *mut u8, to_step: i64, from: *const u8, from_step: i64, c
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::block::Extent;
+    use forebay_core::stats::{BlockStats, StatsOfBlock};
     use proptest::prelude::*;
 
     /// A reference that goes element by element.
@@ -615,14 +618,19 @@ mod tests {
         let values: Vec<f32> = (0..100_000).map(|i| i as f32).collect();
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let source = Source::from_slice(&bytes, &[100, 1000], 4).unwrap();
-        let mut along = Accumulator::new(Dtype::F32, source.bytes());
+        let whole = Extent::new(None, source.shape(), &[], &[]).unwrap();
+        let mut along = Accumulator::new(Dtype::F32, source.bytes(), StatsOfBlock::All);
         assert_eq!(source.to_vec(Some(&mut along)), bytes);
-        let along = along.finish();
-        assert_eq!((along.all.min(), along.all.max(), along.all.count), (0.0, 99_999.0, 100_000));
+        let along = along.finish(&bytes, &whole);
+        let all = along.whole().unwrap();
+        assert_eq!((all.min(), all.max(), all.count), (0.0, 99_999.0, 100_000));
         assert_eq!(along.tiles.len(), 7 * 2 * 4);
-        let mut alone = Accumulator::new(Dtype::F32, source.bytes());
+        let mut alone = Accumulator::new(Dtype::F32, source.bytes(), StatsOfBlock::All);
         source.count(&mut alone);
-        assert_eq!(alone.finish(), along);
+        assert_eq!(alone.finish_whole(), Some(all));
+        let mut compared = Accumulator::new(Dtype::F32, source.bytes(), StatsOfBlock::Extremes);
+        assert_eq!(source.to_vec(Some(&mut compared)), bytes);
+        assert_eq!(compared.finish(&bytes, &whole), BlockStats { moments: None, ..along });
         // Every other row, backwards: of what lies apart, too.
         let turned = source.part(&Selection {
             offset: [0, 0][..].into(),
@@ -630,10 +638,10 @@ mod tests {
             step: [2, 2][..].into(),
         });
         let turned = turned.unwrap();
-        let mut apart = Accumulator::new(Dtype::F32, turned.bytes());
+        let mut apart = Accumulator::new(Dtype::F32, turned.bytes(), StatsOfBlock::All);
         turned.count(&mut apart);
-        let mut gathered = Accumulator::new(Dtype::F32, turned.bytes());
+        let mut gathered = Accumulator::new(Dtype::F32, turned.bytes(), StatsOfBlock::All);
         gathered.add(&turned.to_vec(None));
-        assert_eq!(apart.finish(), gathered.finish());
+        assert_eq!(apart.finish_whole(), gathered.finish_whole());
     }
 }

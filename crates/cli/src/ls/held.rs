@@ -180,8 +180,8 @@ fn held_blocks(step: &Step, name: &str) -> Result<Vec<HeldBlock>> {
     let all: u64 = records.iter().map(|record| record.location.bytes).sum();
     let block = |(index, record): (usize, &BlockRecord)| {
         let computed = |limit| if all <= limit { step.block(name, index)?.statistics() } else { Ok(None) };
-        let stats = match &record.stats {
-            Some(stats) => Some(stats.all),
+        let stats = match record.stats.as_ref().and_then(|stats| stats.whole()) {
+            Some(stats) => Some(stats),
             None => match computed(STATISTICS_MAX) {
                 Err(error) if says_lost(&error) => None,
                 found => found.map_err(|error| error.during(format!("step {}", step.number())))?,

@@ -9,6 +9,7 @@ use crate::producer::stored_block::{BytesPlace, StoredBlock};
 use crate::put_target::PutTarget;
 use forebay_core::contract::Field;
 use forebay_core::demand::BlockDemand;
+use forebay_core::stats::StatsOfBlock;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::Mapping;
 use forebay_store::stats::Accumulator;
@@ -49,7 +50,7 @@ impl Producer {
         state.next_allocation += 1;
         let put = put_block(&whole, BytesLocation::Inline(Box::default()), None);
         let open = state.open.as_mut().ok_or_else(|| no_step("an allocation"))?;
-        let stats = whole.stats && field.dtype.is_ordered();
+        let stats = if field.dtype.is_ordered() { whole.stats } else { StatsOfBlock::Nothing };
         open.allocations.insert(
             id,
             AllocatedBlock { target, grant, dtype: field.dtype, stats, of_field: whole.of_field, put },
@@ -94,12 +95,15 @@ impl Producer {
     /// that is not the home holds the block; reads the memory once if its statistics are wanted.
     pub fn commit(&self, id: u64) -> Result<()> {
         let AllocatedBlock { target, grant, dtype, stats, of_field, mut put } = self.take_allocation(id)?;
-        if let (true, Some(grant), Some(arena)) = (stats, grant, &target.arena) {
-            let mut computed = Accumulator::new(dtype, put.extent.interior_bytes(dtype));
-            arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
+        if let (Some(grant), Some(arena)) = (grant, &target.arena)
+            && stats != StatsOfBlock::Nothing
+        {
+            let mut computed = Accumulator::new(dtype, put.extent.interior_bytes(dtype), stats);
+            let computed = arena.mapping.with_readable(grant.offset, grant.bytes, |bytes| {
                 computed.add_interior(bytes, &put.extent);
+                computed.finish(bytes, &put.extent)
             })?;
-            put.stats = Some(Box::new(computed.finish()));
+            put.stats = Some(Box::new(computed));
             put.of_field = of_field;
         }
         let commit = |home: &Arc<PutTarget>| self.commit_at((&target, home), grant, &put);

@@ -4,6 +4,7 @@ use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::demand::BlockDemand;
 use forebay_core::parts::{Wanted, extent_of_part, place_in_block};
+use forebay_core::stats::StatsOfBlock;
 use forebay_store::Mapping;
 use forebay_store::strided::Source;
 use std::borrow::Cow;
@@ -32,8 +33,8 @@ pub(super) struct BlockPart<'a> {
     pub(super) part: u32,
     pub(super) level: u32,
     pub(super) extent: Cow<'a, Extent>,
-    /// Whether it is to carry its statistics.
-    pub(super) stats: bool,
+    /// The statistics that it is to carry.
+    pub(super) stats: StatsOfBlock,
     /// Whether these are to be counted among those of the whole field.
     pub(super) of_field: bool,
 }
@@ -43,7 +44,7 @@ impl<'a> BlockPart<'a> {
     pub(super) fn whole(block: &'a Block<'_>, wanted: &BlockDemand) -> BlockPart<'a> {
         let Block { field, number, level, extent } = block;
         let of_field = wanted.stats_of_field;
-        let stats = wanted.stats || of_field;
+        let stats = if of_field { StatsOfBlock::All } else { wanted.stats };
         let extent = Cow::Borrowed(extent);
         BlockPart { field, number: *number, part: 0, level: *level, extent, stats, of_field }
     }

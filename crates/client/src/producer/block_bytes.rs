@@ -5,7 +5,7 @@ use forebay_core::Result;
 use forebay_core::block::Extent;
 use forebay_core::contract::Field;
 use forebay_core::selection::Selection;
-use forebay_core::stats::{BlockStats, Stats};
+use forebay_core::stats::{BlockStats, Stats, StatsOfBlock};
 use forebay_store::stats::Accumulator;
 use forebay_store::strided::Source;
 use forebay_wire::client::block::{BytesLocation, PutBlock};
@@ -20,8 +20,9 @@ pub(super) struct StatsOnTheWay<'a> {
 
 impl<'a> StatsOnTheWay<'a> {
     pub(super) fn new(field: &Field, block: &'a BlockPart<'_>) -> StatsOnTheWay<'a> {
-        let wanted = block.stats && field.dtype.is_ordered();
-        let stats = wanted.then(|| Accumulator::new(field.dtype, block.extent.interior_bytes(field.dtype)));
+        let wanted = block.stats != StatsOfBlock::Nothing && field.dtype.is_ordered();
+        let interior = block.extent.interior_bytes(field.dtype);
+        let stats = wanted.then(|| Accumulator::new(field.dtype, interior, block.stats));
         StatsOnTheWay { stats, extent: &block.extent }
     }
 
@@ -35,7 +36,7 @@ impl<'a> StatsOnTheWay<'a> {
         if let Some(stats) = self.stats.as_mut().filter(|_| self.extent.has_ghosts()) {
             stats.add_interior(bytes, self.extent);
         }
-        self.stats.map(Accumulator::finish)
+        self.stats.map(|stats| stats.finish(bytes, self.extent))
     }
 }
 
@@ -46,9 +47,10 @@ pub(super) fn stats_of(field: &Field, extent: &Extent, source: &Source<'_>) -> R
         shape: extent.shape().into(),
         step: extent.shape().iter().map(|_| 1).collect(),
     };
-    let mut stats = Accumulator::new(field.dtype, extent.interior_bytes(field.dtype));
+    let interior_bytes = extent.interior_bytes(field.dtype);
+    let mut stats = Accumulator::new(field.dtype, interior_bytes, StatsOfBlock::All);
     source.part(&interior)?.count(&mut stats);
-    Ok(stats.finish().all)
+    Ok(stats.finish_whole().unwrap_or(Stats::EMPTY))
 }
 
 /// A source's elements, dense: where they lie if they are, else (or for their statistics) a copy.

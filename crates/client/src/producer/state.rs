@@ -14,7 +14,7 @@ use forebay_core::contract::Field;
 use forebay_core::demand::Demand;
 use forebay_core::dtype::Dtype;
 use forebay_core::ids::{ServerId, StepNumber};
-use forebay_core::stats::Stats;
+use forebay_core::stats::{Stats, StatsOfBlock};
 use forebay_core::steps::RankCounts;
 use forebay_core::{Error, Result};
 use forebay_wire::client::block::{Grant, PutBlock};
@@ -88,7 +88,7 @@ pub(super) struct AllocatedBlock {
     /// `None` for a block without elements.
     pub(super) grant: Option<Grant>,
     pub(super) dtype: Dtype,
-    pub(super) stats: bool,
+    pub(super) stats: StatsOfBlock,
     /// Whether these are to be counted among those of the field.
     pub(super) of_field: bool,
     pub(super) put: PutBlock,

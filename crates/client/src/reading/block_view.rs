@@ -6,7 +6,7 @@ use crate::reading::readable_arena::ReadableArena;
 use forebay_core::Result;
 use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::stats::Stats;
+use forebay_core::stats::{Stats, StatsOfBlock};
 use forebay_store::Mapping;
 use forebay_store::stats::Accumulator;
 use std::sync::Arc;
@@ -45,16 +45,17 @@ impl BlockView {
     /// The statistics of its interior: those that came with it, or else computed from its bytes. `None` for complex
     /// numbers, which have no order.
     pub fn statistics(&self) -> Result<Option<Stats>> {
-        if let Some(stats) = &self.record.stats {
-            return Ok(Some(stats.all));
+        if let Some(stats) = self.record.stats.as_ref().and_then(|stats| stats.whole()) {
+            return Ok(Some(stats));
         }
         if !self.field.dtype.is_ordered() {
             return Ok(None);
         }
         let dtype = self.field.dtype;
-        let mut found = Accumulator::new(dtype, self.record.extent.interior_bytes(dtype));
+        let interior = self.record.extent.interior_bytes(dtype);
+        let mut found = Accumulator::new(dtype, interior, StatsOfBlock::All);
         self.bytes.with(|bytes| found.add_interior(bytes, &self.record.extent))?;
-        Ok(Some(found.finish().all))
+        Ok(found.finish_whole())
     }
 }
 

@@ -14,6 +14,7 @@ use forebay_core::contract::Field;
 use forebay_core::ids::StepId;
 use forebay_core::steps::FieldReport;
 use forebay_core::{ErrorKind, Result};
+use forebay_query::decide::known_pieces;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{FieldBlocks, pieces};
 use forebay_query::plan::{Domain, Measure, Plan, PlannedField};
@@ -122,8 +123,12 @@ impl Step {
             return Ok(pieces.covered());
         }
         let mut all = nothing(aggregate, question)?;
-        for piece in &pieces.list {
-            all.merge(answer_of(self, plan, aggregate, question, piece)?);
+        let known = known_pieces(aggregate, question, pieces.list.iter());
+        for (piece, known) in pieces.list.iter().zip(known) {
+            match known {
+                Some(known) => all.merge(known),
+                None => all.merge(answer_of(self, plan, (aggregate, question), piece)?),
+            }
         }
         Ok(all)
     }

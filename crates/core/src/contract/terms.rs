@@ -2,6 +2,7 @@
 
 use super::{Field, Sequence, Slices};
 use crate::ids::StepNumber;
+use crate::stats::StatsOfBlock;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +60,35 @@ pub enum Statistics {
     Along,
     /// Those of the whole field, and no data.
     Alone,
+    /// The extremes of each block, along with the data: what decides about conditions.
+    Extremes,
+}
+
+impl Statistics {
+    /// Those of a block whose data is needed, too.
+    pub fn of_block(self) -> StatsOfBlock {
+        match self {
+            Statistics::None | Statistics::Alone => StatsOfBlock::Nothing,
+            Statistics::Extremes => StatsOfBlock::Extremes,
+            Statistics::Along => StatsOfBlock::All,
+        }
+    }
+
+    /// Whether those of the whole field are among them.
+    pub fn is_of_field(self) -> bool {
+        matches!(self, Statistics::Along | Statistics::Alone)
+    }
+
+    /// What two need together; if both need data, it is needed.
+    pub fn and(self, other: Statistics) -> Statistics {
+        match (self, other) {
+            (own, other) if own == other => own,
+            (Statistics::None, Statistics::Extremes) | (Statistics::Extremes, Statistics::None) => {
+                Statistics::Extremes
+            }
+            (_, _) => Statistics::Along,
+        }
+    }
 }
 
 /// What is needed of a field: at which steps, and which part. What a producer has to know of a contract.
@@ -111,7 +141,11 @@ impl Terms {
         (self.period == other.period || self.period == Period::ALL)
             && (self.part.is_none() || self.part == other.part)
             && match self.statistics {
-                Statistics::Along => self.part == other.part || other.statistics == Statistics::None,
+                Statistics::Along => {
+                    self.part == other.part
+                        || matches!(other.statistics, Statistics::None | Statistics::Extremes)
+                }
+                Statistics::Extremes => matches!(other.statistics, Statistics::None | Statistics::Extremes),
                 own => own == other.statistics,
             }
     }

@@ -168,7 +168,7 @@ impl Step {
                 let terms = needs.of(&field.name);
                 let part = terms.and_then(|terms| terms.part.clone());
                 let statistics = terms.map_or(Statistics::None, |terms| terms.statistics);
-                let wants_stats = statistics != Statistics::None && part.is_none();
+                let wants_stats = statistics.is_of_field() && part.is_none();
                 let stats = self.stats.get(&field.name).filter(|_| wants_stats);
                 if statistics == Statistics::Alone {
                     let stats = stats.copied().map(Box::new);

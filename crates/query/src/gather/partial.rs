@@ -60,7 +60,7 @@ pub enum Partial {
     Any(bool),
     /// Whether it holds for all.
     All(bool),
-    /// Nothing but how many elements there are.
+    /// Nothing but how many elements there are: none of them counts.
     Elements,
     /// How many numbers lie in each bucket that is not empty, in the order of buckets.
     Buckets(Vec<(u32, u64)>),
@@ -108,7 +108,8 @@ impl Partial {
                     (own, theirs) => own.or(theirs),
                 };
             }
-            // All that is merged answers one question.
+            (own @ Partial::Elements, theirs) => *own = theirs,
+            // Of elements none of which counts; or no answer to one question.
             (_, _) => {}
         }
     }

@@ -169,7 +169,7 @@ impl<'a> Finder<'a> {
                 dtype: field.dtype,
                 origin: first_of(&record.extent)[..record.extent.ndim()].to_vec(),
                 shape: record.extent.stored_shape(),
-                held: Held::Block(bare(record)),
+                held: Held::Block(record.clone()),
             });
         }
         if self.all.is_none() {

@@ -1,6 +1,6 @@
 //! What is computed of all elements together.
 
-use crate::plan::program::Program;
+use crate::plan::program::{Instruction, Op, Part, Program};
 
 /// What is gathered of all elements, and merged.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,4 +92,20 @@ pub struct Aggregate {
     pub measure: Measure,
     /// What is computed of each element before.
     pub program: Program,
+}
+
+impl Aggregate {
+    /// Whether bounds of a field can say what it gathers of elements, or that none of them counts.
+    pub fn is_told_by_bounds(&self, field: usize) -> bool {
+        let takes = |instruction: &Instruction| match instruction.op {
+            Op::Load { field: of, part: Part::Whole, shift: None } => usize::from(of) == field,
+            _ => false,
+        };
+        let compares = match self.measure {
+            Measure::Min | Measure::Max | Measure::Histogram(_) => true,
+            Measure::Size | Measure::Covered => false,
+            _ => self.program.mask.is_some(),
+        };
+        compares && self.program.instructions.iter().any(takes)
+    }
 }

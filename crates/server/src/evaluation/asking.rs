@@ -5,6 +5,7 @@ use forebay_core::block::Location;
 use forebay_core::ids::{ServerId, StepId};
 use forebay_core::steps::StepReport;
 use forebay_query::Evaluation;
+use forebay_query::decide::known_pieces;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{FieldBlocks, Pieces, Source, pieces};
 use forebay_query::plan::Measure;
@@ -30,6 +31,8 @@ struct Unique {
     text: usize,
     question: Question,
     list: usize,
+    /// What statistics say of the pieces that nobody is asked about.
+    known: Option<Gathered>,
     /// What is known without asking, or has been answered.
     answer: Option<Gathered>,
 }
@@ -66,6 +69,7 @@ impl Round {
             }
             round.places.push(places);
         }
+        round.leave_out_known();
         (!round.questions.is_empty()).then_some(round)
     }
 
@@ -82,8 +86,45 @@ impl Round {
             Ok(pieces) if pieces.list.is_empty() => nothing(aggregate, &question).ok(),
             Ok(_) => None,
         };
-        self.questions.push(Unique { text: self.texts.len() - 1, question, list, answer });
+        self.questions.push(Unique { text: self.texts.len() - 1, question, list, known: None, answer });
         self.questions.len() - 1
+    }
+
+    /// Nobody is asked about pieces of which statistics say all that is asked.
+    fn leave_out_known(&mut self) {
+        for (list, pieces) in self.lists.iter_mut().enumerate() {
+            let Ok(pieces) = pieces else { continue };
+            let mut open: Vec<&mut Unique> = self.questions.iter_mut().collect();
+            open.retain(|unique| unique.list == list && unique.answer.is_none());
+            let known: Vec<Vec<Option<Gathered>>> = open
+                .iter()
+                .map(|unique| {
+                    let plan = &self.texts[unique.text].plan;
+                    let aggregate = &plan.aggregates[usize::from(unique.question.aggregate)];
+                    known_pieces(aggregate, &unique.question, pieces.list.iter())
+                })
+                .collect();
+            let mut index = 0;
+            pieces.list.retain(|_| {
+                index += 1;
+                !known.iter().all(|known| known[index - 1].is_some())
+            });
+            let is_left_out = |piece: usize| known.iter().all(|known| known[piece].is_some());
+            for (unique, answers) in open.into_iter().zip(&known) {
+                let plan = &self.texts[unique.text].plan;
+                let aggregate = &plan.aggregates[usize::from(unique.question.aggregate)];
+                let mut all = nothing(aggregate, &unique.question).ok();
+                for (_, answer) in answers.iter().enumerate().filter(|(piece, _)| is_left_out(*piece)) {
+                    if let (Some(all), Some(answer)) = (&mut all, answer) {
+                        all.merge(answer.clone());
+                    }
+                }
+                match pieces.list.is_empty() {
+                    true => unique.answer = all,
+                    false => unique.known = all,
+                }
+            }
+        }
     }
 
     /// Where blocks are that are asked for, of servers of which this holds.
@@ -152,7 +193,10 @@ impl Round {
         let open = self.questions.iter_mut().filter(|unique| unique.answer.is_none());
         match answers {
             Ok(answers) => {
-                open.zip(answers).for_each(|(unique, answer)| unique.answer = Some(answer));
+                for (unique, mut answer) in open.zip(answers) {
+                    unique.known.take().into_iter().for_each(|known| answer.merge(known));
+                    unique.answer = Some(answer);
+                }
             }
             Err(why) => open.for_each(|unique| {
                 unique.answer = Some(Gathered { elements: 0, nan: 0, partial: Err(why.clone()) });

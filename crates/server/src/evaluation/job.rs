@@ -13,9 +13,11 @@ use std::time::Instant;
 /// Of so many elements all questions are answered before the next ones are looked at: they are in the cache then.
 const CACHED: u64 = 32 << 10;
 
-/// Questions about the elements of a piece.
+/// Questions about elements of a piece.
 pub(crate) struct Job<B> {
     pub(crate) piece: Piece,
+    /// Which of its elements.
+    pub(crate) parts: Vec<Selection>,
     /// Those of the piece's sources.
     pub(crate) bytes: Arc<Vec<Option<B>>>,
     /// By their places among all that are asked.
@@ -38,8 +40,8 @@ impl<B: Shown> Job<B> {
         let most = if self.questions.len() > 1 { CACHED } else { u64::MAX };
         let mut answers: Vec<(usize, Option<Gathered>)> =
             self.questions.iter().map(|(place, _, _)| (*place, None)).collect();
-        let all = self.piece.part.clone();
-        for part in boxes_of(&all, most) {
+        let parts = std::mem::take(&mut self.parts);
+        for part in parts.iter().flat_map(|part| boxes_of(part, most)) {
             self.piece.part = part;
             for ((_, answer), (_, plan, question)) in answers.iter_mut().zip(&self.questions) {
                 let aggregate = &plan.aggregates[usize::from(question.aggregate)];

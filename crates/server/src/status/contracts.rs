@@ -63,6 +63,7 @@ fn matched(found: &FieldMatch) -> Value {
             Statistics::None => None,
             Statistics::Along => Some("along"),
             Statistics::Alone => Some("alone"),
+            Statistics::Extremes => Some("extremes"),
         },
         "bytes": found.bytes,
         "last": found.last,

@@ -5,23 +5,33 @@ use forebay_core::contract::{Index, Need, Needs, Slice, Slices, Statistics, Term
 use forebay_query::Syntax;
 use forebay_query::plan::{Plan, Range};
 use forebay_query::subscription::Definition;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// The fields that a text names; once they are known, no more of each than the region that is watched, if it is one. None of them has to
 /// be offered.
 pub(super) fn needs_of(definition: &Definition, syntax: &Syntax, plan: Option<&Plan>) -> Needs {
-    let mut parts: BTreeMap<&str, Option<Slices>> = BTreeMap::new();
-    for field in syntax.fields() {
-        parts.insert(&field.name, plan.and_then(|plan| part_of(plan, &field.name)));
-    }
+    let names: BTreeSet<&str> = syntax.fields().iter().map(|field| &field.name[..]).collect();
     let period = Period::every(definition.every);
-    let need = |(name, part): (&str, Option<Slices>)| Need {
+    let need = |name: &str| Need {
         field: name.to_owned(),
-        terms: Terms { period, part, statistics: Statistics::None },
+        terms: Terms {
+            period,
+            part: plan.and_then(|plan| part_of(plan, name)),
+            statistics: plan.map_or(Statistics::None, |plan| statistics_of(plan, name)),
+        },
         dtype: None,
         optional: true,
     };
-    Needs::Fields(parts.into_iter().map(need).collect())
+    Needs::Fields(names.into_iter().map(need).collect())
+}
+
+/// The statistics of a field that decide without a look at its elements.
+fn statistics_of(plan: &Plan, name: &str) -> Statistics {
+    let fields = plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == name);
+    let is_told =
+        |(field, _): (usize, _)| plan.aggregates.iter().any(|aggregate| aggregate.is_told_by_bounds(field));
+    let mut told = fields.map(is_told);
+    if told.any(|is_told| is_told) { Statistics::Extremes } else { Statistics::None }
 }
 
 /// The region of a field, if the plan takes one alone, and no neighbours of its elements.

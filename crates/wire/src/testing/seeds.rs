@@ -14,7 +14,7 @@ use forebay_core::contract::{Field, Index, Need, Needs, Period, Slice, Slices, S
 use forebay_core::dtype::Dtype;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, ServerId, StepId};
-use forebay_core::stats::{BlockStats, Stats, Sum, Value};
+use forebay_core::stats::{BlockStats, Extremes, Moments, Sum, Value};
 use forebay_core::steps::{
     AttachmentId, CohortRank, FieldContribution, FieldReport, HeldStep, Sharer, Sharing, StepContribution,
     StepReport, ToldStep,
@@ -50,7 +50,7 @@ pub fn blocks() -> Vec<BlockRecord> {
             generation: 7 + number,
         },
         inline: inline.then(|| vec![9; bytes as usize].into()),
-        stats: (number == 2).then(|| Box::new(BlockStats { all: seed_stats(), tiles: Box::default() })),
+        stats: (number == 2).then(|| Box::new(seed_block_stats())),
     };
     vec![block(0, true), block(1, false), block(2, false)]
 }
@@ -118,9 +118,11 @@ pub struct Requests {
     pub space: Vec<space::Request>,
 }
 
-fn seed_stats() -> Stats {
-    let bounds = Some((Value::Float(-1.0), Value::Float(2.0)));
-    Stats { bounds, count: 4, nan: 1, sum: Sum::Float(3.0, 0.0), m2: 0.5 }
+fn seed_block_stats() -> BlockStats {
+    let (min, max) = (Value::Float(-1.0), Value::Float(2.0));
+    let extremes = Some(Extremes { min, max, min_at: 2, max_at: 0 });
+    let moments = Some(Moments { sum: Sum::Float(3.0, 0.0), m2: 0.5 });
+    BlockStats { extremes, count: 4, nan: 1, moments, tiles: Box::default() }
 }
 
 /// A part of a field every so many steps.

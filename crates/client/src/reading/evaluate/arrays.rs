@@ -6,27 +6,33 @@ use crate::reading::seen::SeenBlock;
 use crate::reading::step::Step;
 use forebay_core::Result;
 use forebay_core::contract::Field;
+use forebay_query::decide::decide;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{Held, Piece, Source};
 use forebay_query::plan::{Aggregate, Plan};
-use forebay_store::evaluate::{Shown, gather_piece};
+use forebay_store::evaluate::{Shown, gather_piece, nothing};
 use forebay_store::strided::Target;
 use std::sync::Arc;
 
-/// The answer to a question, of the elements of a piece. Reads them where they lie, or fetches them.
+/// The answer to a question, of the elements of a piece. Reads them where they lie, or fetches them, unless statistics decide.
 pub(super) fn answer_of(
     step: &Step,
     plan: &Plan,
-    aggregate: &Aggregate,
-    question: &Question,
+    (aggregate, question): (&Aggregate, &Question),
     piece: &Piece,
 ) -> Result<Gathered> {
+    let (known, unread) = decide(piece, &[(aggregate, question)]);
     let mut bytes = Vec::with_capacity(piece.sources.len());
     for (source, planned) in piece.sources.iter().zip(&plan.fields) {
         let of = |source| bytes_of(step, step.field(&planned.field.name)?, source);
-        bytes.push(source.as_ref().map(of).transpose()?);
+        bytes.push(source.as_ref().filter(|_| !unread.is_empty()).map(of).transpose()?);
     }
-    gather_piece(aggregate, question, piece, &bytes)
+    let mut all = nothing(aggregate, question)?;
+    known.into_iter().for_each(|known| all.merge(known));
+    for part in unread.into_iter().flat_map(|unread| unread.parts) {
+        all.merge(gather_piece(aggregate, question, &Piece { part, ..piece.clone() }, &bytes)?);
+    }
+    Ok(all)
 }
 
 impl Shown for BlockBytes {

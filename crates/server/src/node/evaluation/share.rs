@@ -3,10 +3,13 @@
 use super::super::Node;
 use super::bytes::Bytes;
 use crate::evaluation::{CheckedText, Computed, Job, boxes_of};
+use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
 use forebay_query::Plan;
-use forebay_query::gather::Question;
+use forebay_query::decide::{Unread, decide};
+use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{Held, Piece, Source};
+use forebay_query::plan::Aggregate;
 use forebay_store::evaluate::nothing;
 use forebay_wire::evaluation::{Answers, Asked, Cost};
 use std::sync::Arc;
@@ -51,42 +54,80 @@ impl Node {
         Ok(running.answers)
     }
 
-    /// Has the elements of a piece computed with, so many at a time. Waits while enough others are computed.
+    /// Has the elements of a piece computed with that its statistics do not decide. Waits while enough others are computed.
     async fn begin_piece(
         self: &Arc<Node>,
         running: &mut Running,
         piece: Piece,
         questions: &Questions,
     ) -> Result<()> {
+        let unread = running.take_known(&piece, questions);
         let piece = self.with_copies_of_what_is_elsewhere(piece);
+        for Unread { parts, questions: places } in unread {
+            let questions: Questions = places.iter().map(|place| questions[*place].clone()).collect();
+            match piece.copied_bytes() {
+                Some(0) => self.begin_parts(running, &piece, parts, &questions).await?,
+                _ => self.begin_copied(running, &piece, parts, &questions).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has elements computed with that are read where they lie.
+    async fn begin_parts(
+        self: &Arc<Node>,
+        running: &mut Running,
+        piece: &Piece,
+        parts: Vec<Selection>,
+        questions: &Questions,
+    ) -> Result<()> {
+        // Blocks are shown once for all parts.
+        let bytes = Arc::new(self.bytes_of(piece, &mut running.answers.cost).await?);
+        for (parts, elements) in together(&parts) {
+            let job = Job { piece: piece.clone(), parts, bytes: bytes.clone(), questions: questions.clone() };
+            self.begin_job(running, job, elements).await?;
+        }
+        Ok(())
+    }
+
+    /// Has elements computed with that are copied before, with all that goes with them.
+    async fn begin_copied(
+        self: &Arc<Node>,
+        running: &mut Running,
+        piece: &Piece,
+        parts: Vec<Selection>,
+        questions: &Questions,
+    ) -> Result<()> {
         let reach = |field: usize, dim: usize| {
             let of = |(_, plan, question): &(usize, Arc<Plan>, Question)| {
                 plan.aggregates[usize::from(question.aggregate)].program.reach(field as u16, dim as u8)
             };
             questions.iter().map(of).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
         };
-        let whole = piece.copied_bytes() == Some(0);
-        let widest = piece.sources.iter().flatten().map(|source| source.dtype.size() as u64).sum::<u64>();
-        let most = if whole { JOB } else { (COPIED / widest.max(1)).min(JOB) };
-        // Blocks that are read where they lie are so once for all parts.
-        let held = if whole {
-            Some(Arc::new(self.bytes_of(&piece, &mut running.answers.cost).await?))
-        } else {
-            None
-        };
-        for part in boxes_of(&piece.part, most) {
+        let most = (COPIED / bytes_of_element(piece).max(1)).min(JOB);
+        let boxes: Vec<Selection> = parts.iter().flat_map(|part| boxes_of(part, most)).collect();
+        for part in boxes {
             let unfit = || Error::protocol("a piece whose arrays lack its elements");
-            let piece = piece.narrowed(part, reach).ok_or_else(unfit)?;
-            let bytes = match &held {
-                Some(held) => held.clone(),
-                None => Arc::new(self.bytes_of(&piece, &mut running.answers.cost).await?),
-            };
-            running.answers.cost.read += piece.part.volume() * widest;
-            let job = Job { piece, bytes, questions: questions.clone() };
-            running.take_all(self.pool.width() - 1).await?;
-            let node = self.clone();
-            running.jobs.spawn(async move { node.pool.run(move || job.run()).await? });
+            let piece = piece.narrowed(part.clone(), reach).ok_or_else(unfit)?;
+            let bytes = Arc::new(self.bytes_of(&piece, &mut running.answers.cost).await?);
+            let elements = part.volume();
+            let job = Job { piece, parts: vec![part], bytes, questions: questions.clone() };
+            self.begin_job(running, job, elements).await?;
         }
+        Ok(())
+    }
+
+    /// Gives a job with so many elements to the threads. Waits until there is room.
+    async fn begin_job(
+        self: &Arc<Node>,
+        running: &mut Running,
+        job: Job<Bytes>,
+        elements: u64,
+    ) -> Result<()> {
+        running.answers.cost.read += elements * bytes_of_element(&job.piece);
+        running.take_all(self.pool.width() - 1).await?;
+        let node = self.clone();
+        running.jobs.spawn(async move { node.pool.run(move || job.run()).await? });
         Ok(())
     }
 
@@ -120,13 +161,52 @@ impl Running {
                 done.map_err(|error| Error::internal(error.to_string()))??;
             self.answers.cost.seconds += seconds;
             for (place, gathered) in answers {
-                if let Some(all) = self.answers.gathered.get_mut(place) {
-                    all.merge(gathered);
-                }
+                self.take(place, gathered);
             }
         }
         Ok(())
     }
+
+    /// Takes in what the statistics of a piece say; returns what has to be read.
+    fn take_known(&mut self, piece: &Piece, questions: &Questions) -> Vec<Unread> {
+        let asked: Vec<(&Aggregate, &Question)> = questions
+            .iter()
+            .map(|(_, plan, question)| (&plan.aggregates[usize::from(question.aggregate)], question))
+            .collect();
+        let (known, unread) = decide(piece, &asked);
+        for ((place, _, _), known) in questions.iter().zip(known) {
+            self.take(*place, known);
+        }
+        unread
+    }
+
+    /// Takes in an answer, of some of the elements.
+    fn take(&mut self, place: usize, gathered: Gathered) {
+        if let Some(all) = self.answers.gathered.get_mut(place) {
+            all.merge(gathered);
+        }
+    }
+}
+
+/// Parts of a piece, as many together as are worth a job; and how many elements these are.
+fn together(parts: &[Selection]) -> Vec<(Vec<Selection>, u64)> {
+    let mut jobs: Vec<(Vec<Selection>, u64)> = Vec::new();
+    for part in parts.iter().flat_map(|part| boxes_of(part, JOB)) {
+        let volume = part.volume();
+        match jobs.last_mut() {
+            Some((parts, elements)) if *elements + volume <= JOB => {
+                parts.push(part);
+                *elements += volume;
+            }
+            _ => jobs.push((vec![part], volume)),
+        }
+    }
+    jobs
+}
+
+/// The bytes of all that is read for an element of a piece.
+fn bytes_of_element(piece: &Piece) -> u64 {
+    piece.sources.iter().flatten().map(|source| source.dtype.size() as u64).sum()
 }
 
 impl Node {

@@ -43,7 +43,7 @@ impl Session {
             _ => (None, true),
         };
         let PutBlock { level, extent, stats, .. } = block;
-        let counted = stats.as_ref().filter(|_| block.of_field).map(|stats| stats.all);
+        let counted = stats.as_ref().filter(|_| block.of_field).and_then(|stats| stats.whole());
         let record = BlockRecord { key, level, extent, location, inline, stats };
         // The servers that are told of it refuse anything else, and all of the step with it.
         check_blocks(field, std::slice::from_ref(&record))?;
