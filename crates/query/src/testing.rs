@@ -2,7 +2,7 @@
 
 use crate::evaluation::{Evaluation, StepFacts};
 use crate::gather::{
-    BUCKETS, Extreme, Gathered, Partial, Question, Stage, Total, bin_of, key_of, sketch_bucket,
+    BUCKETS, Extreme, Gathered, Moments, Partial, Question, Stage, Total, bin_of, key_of, sketch_bucket,
 };
 use crate::plan::{Lane, Measure, Op, Part, Plan, Program, Register, Shift, Weights, Zone};
 use crate::time::WatchState;
@@ -202,7 +202,8 @@ fn of_nothing(measure: Measure, stage: Stage, lane: Lane) -> Partial {
         (Stage::First, measure) => match measure {
             Measure::Min => Partial::Least(None),
             Measure::Max => Partial::Greatest(None),
-            Measure::Sum(_) | Measure::Moments => Partial::Sum(no_total(lane), 0),
+            Measure::Sum(_) => Partial::Sum(no_total(lane), 0),
+            Measure::Moments => Partial::Moments(Box::new(Moments::new(no_total(lane)))),
             Measure::Count => Partial::Count(0),
             Measure::Any => Partial::Any(false),
             Measure::All | Measure::Covered => Partial::All(true),
@@ -217,6 +218,13 @@ fn no_total(lane: Lane) -> Total {
     match lane {
         Lane::I64 | Lane::U64 => Total::Integer(0),
         _ => Total::Float(Box::default()),
+    }
+}
+
+fn total_of(value: Number, weight: f64) -> Total {
+    match value {
+        Number::Integer(value) => Total::Integer(value),
+        value => Total::Float(Box::new([value.to_f64() * weight].into_iter().collect())),
     }
 }
 
@@ -247,10 +255,12 @@ fn one(
                 Some(Extreme { value, place: Place { level: 0, block: None, index: index.into() } });
             if measure == Measure::Min { Partial::Least(extreme) } else { Partial::Greatest(extreme) }
         }
-        (Stage::First, Measure::Sum(_) | Measure::Moments, Some(value)) => match value {
-            Number::Integer(value) => Partial::Sum(Total::Integer(value), 1),
-            value => Partial::Sum(Total::Float(Box::new([value.to_f64() * weight].into_iter().collect())), 1),
-        },
+        (Stage::First, Measure::Sum(_), Some(value)) => Partial::Sum(total_of(value, weight), 1),
+        (Stage::First, Measure::Moments, Some(value)) => {
+            let mut moments = Moments::new(total_of(value, 1.0));
+            moments.add_part(1, value.to_f64(), 0.0);
+            Partial::Moments(Box::new(moments))
+        }
         (Stage::Squares(mean), _, Some(value)) => {
             let distance = value.to_f64() - mean;
             Partial::Squares(Box::new([distance * distance].into_iter().collect()))

@@ -15,5 +15,5 @@ mod pool;
 pub(crate) use asking::Round;
 pub(crate) use checked::{CheckedText, facts};
 pub(crate) use connections::Connections;
-pub(crate) use job::{Computed, Job, boxes_of};
+pub(crate) use job::{Computed, Job};
 pub(crate) use pool::Pool;

@@ -7,9 +7,13 @@
 //! - [`runs`]: these elements as runs that lie side by side, and runs as chunks;
 //! - [`load`]: from bytes to registers;
 //! - [`kernels`]: one instruction on a chunk;
+//! - [`fused`]: instructions that are done together;
 //! - [`machine`]: all instructions on a chunk;
 //! - [`value`]: what is in registers;
 //! - [`chunk_sum`]: the exact sum of a chunk;
+//! - [`keys`]: numbers by their keys;
+//! - [`slices`]: the sums of slices of numbers;
+//! - [`units`]: elements in boxes, alike whoever computes with them;
 //! - [`reducer`]: what is gathered of chunks;
 //! - [`gather`]: the answer to a question, of a window;
 //! - [`arrays`]: the same of a piece, whose bytes are shown.
@@ -18,19 +22,24 @@ mod arrays;
 mod chunk_sum;
 #[cfg(test)]
 mod decide_tests;
+mod fused;
 mod gather;
 mod kernels;
+mod keys;
 mod load;
 mod machine;
 mod reducer;
 mod runs;
+mod slices;
 #[cfg(test)]
 mod tests;
+mod units;
 mod value;
 mod window;
 
 pub use arrays::{Shown, gather_piece};
 pub use gather::{gather, nothing};
+pub use units::{CACHED, COPIED, JOB, boxes_of};
 pub use window::{FieldArray, Window};
 
 /// How many elements are computed with at a time.

@@ -171,8 +171,11 @@ mod wide {
                     // SAFETY: so many rows lie there, as the caller vouches; a prefetch may ask for any address.
                     unsafe {
                         for _ in 0..rows {
-                            for line in (0..VECTORS * VECTOR).step_by(64) {
-                                _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(AHEAD + line));
+                            // Where nothing is stored the processor is ahead by itself.
+                            if COPYING != 0 {
+                                for line in (0..VECTORS * VECTOR).step_by(64) {
+                                    _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(AHEAD + line));
+                                }
                             }
                             for v in 0..VECTORS {
                                 let x = $load(from.add($lanes * v));

@@ -73,7 +73,7 @@ fn whole(aggregate: &Aggregate, question: &Question, piece: &Piece) -> Option<Ga
     let partial = match aggregate.measure {
         Measure::Min => Partial::Least(stats.extremes.map(|found| extreme(found.min, found.min_at))),
         Measure::Max => Partial::Greatest(stats.extremes.map(|found| extreme(found.max, found.max_at))),
-        Measure::Sum(Weights::None) | Measure::Moments => match stats.moments?.sum {
+        Measure::Sum(Weights::None) => match stats.moments?.sum {
             // Those of floats are exact in an evaluation, and of the statistics the first digits.
             Sum::Int(sum) if lane != Lane::F64 && lane != Lane::F32 => {
                 Partial::Sum(Total::Integer(sum), stats.count)

@@ -1,9 +1,11 @@
 //! From the first question of an aggregate to the last.
 
 use crate::gather::buckets::{BUCKETS, sketch_value};
-use crate::gather::partial::{Extreme, Gathered, Partial, Total};
+use crate::gather::moments::Moments;
+use crate::gather::partial::{Extreme, Gathered, Partial};
 use crate::gather::question::Stage;
 use crate::gather::ranks::Ranks;
+use crate::gather::total::Total;
 use crate::plan::{Lane, Measure, Reduction};
 use crate::value::{Number, Unknown, UnknownKind};
 use forebay_core::exact_sum::ExactSum;
@@ -23,7 +25,7 @@ pub struct Found {
 enum Measured {
     Extreme(Option<Extreme>),
     Sum(Total, u64),
-    Moments { total: Total, count: u64, squares: Box<ExactSum> },
+    Moments { total: Total, count: u64, squares: f64 },
     Count(u64),
     Condition(bool),
     Size,
@@ -44,7 +46,7 @@ pub struct Gathering {
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     Asked(Vec<Stage>),
-    /// The sum is known, and how many, and what was gathered with it.
+    /// The sum is known, and how many, and what was gathered with it; but squares of means are beyond the doubles.
     Summed {
         total: Total,
         count: u64,
@@ -106,7 +108,7 @@ impl Gathering {
         self.state = match (state, partials.as_mut_slice()) {
             (State::Asked(_), [partial]) => self.first(take(partial), elements, nan),
             (State::Summed { total, count, nan, elements, .. }, [Partial::Squares(squares)]) => {
-                let measured = Measured::Moments { total, count, squares: squares.clone() };
+                let measured = Measured::Moments { total, count, squares: squares.to_f64() };
                 State::Done(Ok(Found { measured, nan, elements }))
             }
             (State::Bounded { nan, elements, .. }, [Partial::Buckets(counts)]) => {
@@ -125,13 +127,14 @@ impl Gathering {
         let done = |measured| State::Done(Ok(Found { measured, nan, elements }));
         match (self.measure, partial) {
             (_, Partial::Least(extreme) | Partial::Greatest(extreme)) => done(Measured::Extreme(extreme)),
-            (Measure::Moments, Partial::Sum(total, count)) => match count {
-                0 => done(Measured::Moments { total, count, squares: Box::default() }),
-                _ => {
-                    let mean = total.to_f64() / count as f64;
-                    State::Summed { total, count, nan, elements, mean }
+            (_, Partial::Moments(moments)) => {
+                let (squares, mean) = (moments.squares(), moments.mean());
+                let Moments { total, count, .. } = *moments;
+                match squares {
+                    Some(squares) => done(Measured::Moments { total, count, squares }),
+                    None => State::Summed { total, count, nan, elements, mean },
                 }
-            },
+            }
             (_, Partial::Sum(total, count)) => done(Measured::Sum(total, count)),
             (_, Partial::Count(count)) => done(Measured::Count(count)),
             (_, Partial::Any(holds) | Partial::All(holds)) => done(Measured::Condition(holds)),
@@ -194,14 +197,14 @@ impl Found {
                 Number::F64(total.to_f64() / *count as f64)
             }
             (Reduction::Var, Measured::Moments { count, squares, .. }) => {
-                Number::F64(squares.to_f64() / *count as f64)
+                Number::F64(*squares / *count as f64)
             }
             (Reduction::Std, Measured::Moments { count, squares, .. }) => {
-                Number::F64((squares.to_f64() / *count as f64).sqrt())
+                Number::F64((*squares / *count as f64).sqrt())
             }
             (Reduction::Norm, Measured::Moments { total, count, squares }) => {
                 let mean = if *count == 0 { 0.0 } else { total.to_f64() / *count as f64 };
-                Number::F64((squares.to_f64() + *count as f64 * mean * mean).sqrt())
+                Number::F64((*squares + *count as f64 * mean * mean).sqrt())
             }
             (Reduction::Count | Reduction::Size, Measured::Count(count)) => Number::Integer((*count).into()),
             (Reduction::Size, Measured::Size) => Number::Integer(self.elements.into()),

@@ -1,5 +1,7 @@
 //! An answer, of some of the elements.
 
+use crate::gather::moments::Moments;
+use crate::gather::total::Total;
 use crate::value::{Number, Place, Unknown};
 use forebay_core::exact_sum::ExactSum;
 use serde::{Deserialize, Serialize};
@@ -14,35 +16,6 @@ pub struct Extreme {
     pub place: Place,
 }
 
-/// A sum of numbers, exactly.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Total {
-    /// Of integers.
-    Integer(i128),
-    /// Of floats.
-    Float(Box<ExactSum>),
-}
-
-impl Total {
-    /// The same as a double.
-    pub fn to_f64(&self) -> f64 {
-        match self {
-            Total::Integer(sum) => *sum as f64,
-            Total::Float(sum) => sum.to_f64(),
-        }
-    }
-
-    fn add(&mut self, other: &Total) {
-        match (self, other) {
-            // 2^64 integers of 64 bits fit.
-            (Total::Integer(own), Total::Integer(theirs)) => *own = own.wrapping_add(*theirs),
-            (Total::Float(own), Total::Float(theirs)) => own.add_sum(theirs),
-            // All that is merged is of one lane.
-            (own, theirs) => *own = theirs.clone(),
-        }
-    }
-}
-
 /// What was gathered of some elements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Partial {
@@ -52,6 +25,8 @@ pub enum Partial {
     Greatest(Option<Extreme>),
     /// The sum of those that are no NaN, and how many that are.
     Sum(Total, u64),
+    /// The sum of those that are no NaN, and how they spread.
+    Moments(Box<Moments>),
     /// The sum of squared distances.
     Squares(Box<ExactSum>),
     /// For how many a condition holds.
@@ -91,6 +66,7 @@ impl Partial {
                 own.add(&theirs);
                 *count += more;
             }
+            (Partial::Moments(own), Partial::Moments(theirs)) => own.add(&theirs),
             (Partial::Squares(own), Partial::Squares(theirs)) => own.add_sum(&theirs),
             (Partial::Count(own), Partial::Count(theirs)) => *own += theirs,
             (Partial::Any(own), Partial::Any(theirs)) => *own |= theirs,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What a round asks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
-    /// What the measure says; of moments the sum, of percentiles what [`Stage::Keys`] asks of all numbers.
+    /// What the measure says; of percentiles what [`Stage::Keys`] asks of all numbers.
     First,
     /// The sum of the squared distances from a mean.
     Squares(f64),

@@ -1,17 +1,13 @@
 //! What a thread computes: the answers to questions, of the elements of a piece.
 
 use forebay_core::Result;
-use forebay_core::region::Boxes;
 use forebay_core::selection::Selection;
 use forebay_query::Plan;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::Piece;
-use forebay_store::evaluate::{Shown, gather_piece};
+use forebay_store::evaluate::{CACHED, Shown, boxes_of, gather_piece};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Of so many elements all questions are answered before the next ones are looked at: they are in the cache then.
-const CACHED: u64 = 32 << 10;
 
 /// Questions about elements of a piece.
 pub(crate) struct Job<B> {
@@ -37,11 +33,13 @@ impl<B: Shown> Job<B> {
     /// Computes the answers.
     pub(crate) fn run(mut self) -> Result<Computed> {
         let began = Instant::now();
-        let most = if self.questions.len() > 1 { CACHED } else { u64::MAX };
+        let is_alone = self.questions.len() == 1;
         let mut answers: Vec<(usize, Option<Gathered>)> =
             self.questions.iter().map(|(place, _, _)| (*place, None)).collect();
         let parts = std::mem::take(&mut self.parts);
-        for part in parts.iter().flat_map(|part| boxes_of(part, most)) {
+        // Of what fits the cache all questions are answered before the next elements are looked at.
+        let in_cache = |part: Selection| if is_alone { vec![part] } else { boxes_of(&part, CACHED) };
+        for part in parts.into_iter().flat_map(in_cache) {
             self.piece.part = part;
             for ((_, answer), (_, plan, question)) in answers.iter_mut().zip(&self.questions) {
                 let aggregate = &plan.aggregates[usize::from(question.aggregate)];
@@ -55,9 +53,4 @@ impl<B: Shown> Job<B> {
         let answers = answers.into_iter().filter_map(|(place, answer)| Some((place, answer?))).collect();
         Ok(Computed { answers, seconds: began.elapsed().as_secs_f64() })
     }
-}
-
-/// A selection in boxes of at most so many elements.
-pub(crate) fn boxes_of(selection: &Selection, most: u64) -> impl Iterator<Item = Selection> + '_ {
-    Boxes::new(&selection.shape, most).map(|region| selection.part(&region))
 }

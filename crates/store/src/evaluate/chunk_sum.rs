@@ -5,6 +5,7 @@
 //! that is not enough is added number by number.
 
 use crate::evaluate::CHUNK;
+use crate::evaluate::slices;
 use forebay_core::exact_sum::ExactSum;
 
 /// Several independent lanes, so that additions do not wait for each other.
@@ -27,7 +28,11 @@ pub(super) fn add(sum: &mut ExactSum, numbers: &[f64], largest: f64) -> f64 {
         let power = |exponent: i32| f64::from_bits(((exponent + 1023) as u64) << 52);
         let first = exponent + 1 + GUARD;
         let cuts = [first, first - SLICE, first - 2 * SLICE].map(power);
-        if let Some(parts) = two_slices(numbers, cuts).or_else(|| three_slices(numbers, cuts)) {
+        let two = match slices::two(numbers, [cuts[0], cuts[1]]) {
+            Ok(found) => found.map(|[first, second]| [first, second, 0.0]),
+            Err(()) => two_slices(numbers, cuts),
+        };
+        if let Some(parts) = two.or_else(|| three_slices(numbers, cuts)) {
             parts.into_iter().for_each(|part| sum.add(part));
             return parts.iter().sum();
         }
@@ -127,6 +132,17 @@ mod tests {
         }
         check(&(0..1024).map(|i| 1.0 / f64::from(i + 1)).collect::<Vec<_>>());
         check(&(0..1024).map(|i| f64::from(i).sin() * 10f64.powi(i % 60 - 30)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn slices_are_the_same_without_vectors() {
+        let numbers: Vec<f64> = (0..1000).map(|i| f64::from(i % 91) * 0.125 - 3.0).collect();
+        let ends = [2f64.powi(4 + GUARD), 2f64.powi(4 + GUARD - SLICE), 0.0];
+        let plain = two_slices(&numbers, ends);
+        assert!(plain.is_some());
+        if let Ok(found) = slices::two(&numbers, [ends[0], ends[1]]) {
+            assert_eq!(found.map(|[first, second]| [first, second, 0.0]), plain);
+        }
     }
 
     proptest! {

@@ -1,9 +1,11 @@
 //! The answer to a question, of the elements of a window.
 
 use crate::evaluate::CHUNK;
+use crate::evaluate::fused::without_roots;
 use crate::evaluate::machine::Machine;
 use crate::evaluate::reducer::Reducer;
 use crate::evaluate::runs::{Runs, Segment};
+use crate::evaluate::units::{CACHED, boxes_of};
 use crate::evaluate::value::Chunk;
 use crate::evaluate::window::Window;
 use forebay_core::ids::BlockKey;
@@ -19,10 +21,18 @@ use forebay_query::value::{Place, Unknown, UnknownKind};
 pub fn gather(aggregate: &Aggregate, question: &Question, window: &Window<'_>) -> Result<Gathered> {
     window.check()?;
     let mut state = State::new(aggregate, question)?;
-    for (part, zones) in zoned(&aggregate.program, window) {
-        let program = aggregate.program.in_zones(&zones);
-        window.check_holds(&program, &part)?;
-        widest(Task { state: &mut state, program: &program, question, window, part: &part })?;
+    if aggregate.program.zoned_dims().is_empty() {
+        window.check_holds(&aggregate.program, &window.part)?;
+        let (program, part) = (&aggregate.program, &window.part);
+        widest(Task { state: &mut state, program, question, window, part })?;
+        return Ok(state.finish(window.part.volume(), window.level, window.block));
+    }
+    for unit in boxes_of(&window.part, CACHED) {
+        for (part, zones) in zoned(&aggregate.program, window, unit) {
+            let program = aggregate.program.in_zones(&zones);
+            window.check_holds(&program, &part)?;
+            widest(Task { state: &mut state, program: &program, question, window, part: &part })?;
+        }
         if state.is_decided() {
             break;
         }
@@ -141,31 +151,37 @@ impl State {
 
 #[inline(always)]
 fn run(Task { state, program, question, window, part }: Task<'_>) -> Result<()> {
-    let mut machine = Machine::new(program, &question.inputs)?;
+    let (program, inputs) = without_roots(program, &question.inputs);
+    let program = &program;
+    let mut machine = Machine::new(program, &inputs)?;
     let fields = program.fields();
     let arrays = window.arrays.iter().enumerate();
     let arrays =
         arrays.filter(|(field, _)| fields.contains(&(*field as u16))).filter_map(|(_, array)| array.as_ref());
-    let mut runs = Runs::new(part, arrays);
     let (mut segments, mut weights) = (Vec::new(), Vec::new());
     let most = machine.chunk();
-    loop {
-        let count = runs.next_chunk(most, &mut segments);
-        if count == 0 || state.is_decided() {
-            return Ok(());
+    for unit in boxes_of(part, CACHED) {
+        let mut runs = Runs::new(&unit, arrays.clone());
+        loop {
+            let count = runs.next_chunk(most, &mut segments);
+            if count == 0 || state.is_decided() {
+                break;
+            }
+            state.elements += count as u64;
+            let beyond = machine.run(&window.arrays, (&segments, runs.step), count)?;
+            if let Some(place) = beyond {
+                let index = runs.index_of(&segments, place);
+                state.beyond = Some(state.beyond.take().map_or(index.clone(), |before| before.min(index)));
+            }
+            if matches!(state.measure, Measure::Sum(Weights::Trapezoid)) {
+                weigh(&mut weights, &runs, &segments, count, &window.all);
+            }
+            let of_count = (!weights.is_empty()).then_some(&weights[..]);
+            reduce(state, program, &machine, count, |place| runs.index_of(&segments, place), of_count);
         }
-        state.elements += count as u64;
-        let beyond = machine.run(&window.arrays, (&segments, runs.step), count)?;
-        if let Some(place) = beyond {
-            let index = runs.index_of(&segments, place);
-            state.beyond = Some(state.beyond.take().map_or(index.clone(), |before| before.min(index)));
-        }
-        if matches!(state.measure, Measure::Sum(Weights::Trapezoid)) {
-            weigh(&mut weights, &runs, &segments, count, &window.all);
-        }
-        let of_count = (!weights.is_empty()).then_some(&weights[..]);
-        reduce(state, program, &machine, count, |place| runs.index_of(&segments, place), of_count);
+        state.reducer.iter_mut().for_each(Reducer::end_unit);
     }
+    Ok(())
 }
 
 /// Takes in what a chunk gave.
@@ -208,10 +224,10 @@ fn weigh(weights: &mut Vec<f64>, runs: &Runs, segments: &[Segment], count: usize
     }));
 }
 
-/// The parts of a window whose elements lie at the ends of the dimensions that a program asks for, or between them.
-fn zoned(program: &Program, window: &Window<'_>) -> Vec<(Selection, Vec<Zone>)> {
-    let ndim = window.part.shape.len();
-    let mut parts = vec![(window.part.clone(), vec![Zone::Middle; ndim])];
+/// The parts of a part of a window whose elements lie at the ends of the dimensions that a program asks for, or between them.
+fn zoned(program: &Program, window: &Window<'_>, part: Selection) -> Vec<(Selection, Vec<Zone>)> {
+    let ndim = part.shape.len();
+    let mut parts = vec![(part, vec![Zone::Middle; ndim])];
     for dim in program.zoned_dims().into_iter().map(usize::from).filter(|dim| *dim < ndim) {
         let last = window.shape[dim].saturating_sub(1);
         let zones = [(Zone::Low, 0, 1), (Zone::Middle, 1, last), (Zone::High, last, last + 1)];

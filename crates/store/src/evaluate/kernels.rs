@@ -40,6 +40,22 @@ pub(super) fn binary<F: Float>(op: Binary, to: &mut [F], a: &[F], b: &[F]) {
     } map2(to, a, b, |a, b| a.binary(OP, b)));
 }
 
+/// The first ones, and the products of the others added to them. Each result is rounded on its own, as of two instructions.
+#[inline(always)]
+pub(super) fn mul_add<F: Float>(to: &mut [F], a: &[F], [b, c]: [&[F]; 2]) {
+    for (((to, a), b), c) in to.iter_mut().zip(a).zip(b).zip(c) {
+        *to = a.binary(Binary::Plus, b.binary(Binary::Times, *c));
+    }
+}
+
+/// The sums of two products.
+#[inline(always)]
+pub(super) fn products<F: Float>(to: &mut [F], [a, b]: [&[F]; 2], [c, d]: [&[F]; 2]) {
+    for ((((to, a), b), c), d) in to.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+        *to = a.binary(Binary::Times, *b).binary(Binary::Plus, c.binary(Binary::Times, *d));
+    }
+}
+
 #[inline(always)]
 pub(super) fn test<F: Float>(test: Test, to: &mut [u8], a: &[F]) {
     each!(test, TEST: Test { IsNan IsInf IsFinite } map(to, a, |a| u8::from(a.test(TEST))));

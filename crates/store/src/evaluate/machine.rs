@@ -1,6 +1,7 @@
 //! All instructions of a program on a chunk.
 
 use crate::evaluate::CHUNK;
+use crate::evaluate::fused::{Action, actions};
 use crate::evaluate::kernels;
 use crate::evaluate::load::Loading;
 use crate::evaluate::runs::Segment;
@@ -54,6 +55,8 @@ impl<'a, T> Slot<'a, T> {
 pub(super) struct Machine<'p> {
     program: &'p Program,
     inputs: &'p [Scalar],
+    /// By the instruction: what is done for it.
+    actions: Vec<Action>,
     /// By the instruction: the register of its lane that it fills.
     places: Vec<usize>,
     f64s: Registers<'p, f64>,
@@ -72,7 +75,8 @@ impl<'p> Machine<'p> {
         if program.inputs.len() != inputs.len() {
             return Err(Error::protocol("a question does not have the scalars that its program takes"));
         }
-        let (places, counts) = places(program);
+        let actions = actions(program);
+        let (places, counts) = places(program, &actions);
         fn registers<'a, T: Copy + Default>(count: usize) -> Registers<'a, T> {
             let slot = || Slot { computed: vec![T::default(); CHUNK], lying: None };
             (0..count).map(|_| slot()).collect()
@@ -80,6 +84,7 @@ impl<'p> Machine<'p> {
         Ok(Machine {
             program,
             inputs,
+            actions,
             places,
             f64s: registers(counts[Lane::F64 as usize]),
             f32s: registers(counts[Lane::F32 as usize]),
@@ -130,6 +135,10 @@ impl<'p> Machine<'p> {
         let mut beyond = None;
         for (index, instruction) in self.program.instructions.iter().enumerate() {
             let place = self.places[index];
+            if self.actions[index] != Action::Plain {
+                self.together(self.actions[index], instruction.lane, place, count);
+                continue;
+            }
             let found =
                 match instruction.op {
                     Op::Load { field, part, shift } => {
@@ -185,6 +194,28 @@ impl<'p> Machine<'p> {
             _ => return Err(unfit()),
         }
         Ok(None)
+    }
+
+    /// Several instructions on floats at once.
+    #[inline(always)]
+    fn together(&mut self, action: Action, lane: Lane, place: usize, count: usize) {
+        macro_rules! on {
+            ($registers:ident) => {{
+                let mut to = self.$registers[place].take();
+                let of = |register: Register| &self.$registers(register)[..count];
+                match action {
+                    Action::MulAdd(a, b) => kernels::mul_add(&mut to[..count], of(a), b.map(of)),
+                    Action::Products(a, b) => kernels::products(&mut to[..count], a.map(of), b.map(of)),
+                    Action::Plain | Action::Nothing => {}
+                }
+                self.$registers[place].computed = to;
+            }};
+        }
+        match (action, lane) {
+            (Action::Nothing, _) => {}
+            (_, Lane::F32) => on!(f32s),
+            (_, _) => on!(f64s),
+        }
     }
 
     #[inline(always)]
@@ -352,24 +383,34 @@ fn unfit(op: Op) -> Error {
 }
 
 /// A register of its lane for each instruction, and how many registers each lane needs.
-fn places(program: &Program) -> (Vec<usize>, [usize; 5]) {
+fn places(program: &Program, actions: &[Action]) -> (Vec<usize>, [usize; 5]) {
     let count = program.instructions.len();
     let mut last_use: Vec<usize> = (0..count).collect();
-    for (index, instruction) in program.instructions.iter().enumerate() {
-        instruction.op.operands().for_each(|operand| last_use[operand.index()] = index);
+    let operands: Vec<Vec<Register>> = program
+        .instructions
+        .iter()
+        .zip(actions)
+        .map(|(instruction, action)| action.operands(instruction.op))
+        .collect();
+    for (index, operands) in operands.iter().enumerate() {
+        operands.iter().for_each(|operand| last_use[operand.index()] = index);
     }
     // What a chunk gives is needed behind the last instruction.
     program.value.into_iter().chain(program.mask).for_each(|register| last_use[register.index()] = count);
     let mut free: [Vec<usize>; 5] = Default::default();
     let (mut places, mut counts) = (Vec::with_capacity(count), [0; 5]);
     for (index, instruction) in program.instructions.iter().enumerate() {
+        if actions[index] == Action::Nothing {
+            places.push(0);
+            continue;
+        }
         let lane = instruction.lane as usize;
         // Its operands are still needed while it is filled.
         places.push(free[lane].pop().unwrap_or_else(|| {
             counts[lane] += 1;
             counts[lane] - 1
         }));
-        let mut freed: Vec<usize> = instruction.op.operands().map(Register::index).collect();
+        let mut freed: Vec<usize> = operands[index].iter().map(|operand| operand.index()).collect();
         freed.push(index);
         freed.sort_unstable();
         freed.dedup();

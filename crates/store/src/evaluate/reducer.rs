@@ -2,10 +2,14 @@
 
 use crate::evaluate::CHUNK;
 use crate::evaluate::chunk_sum;
+use crate::evaluate::keys::{Buckets, within};
 use crate::evaluate::value::{Chunk, Value, largest};
+use crate::extremes::Found;
 use forebay_core::exact_sum::ExactSum;
 use forebay_core::region::Dims;
-use forebay_query::gather::{BUCKETS, Extreme, Partial, Stage, Total, bin_of, sketch_bucket, sketch_buckets};
+use forebay_query::gather::{
+    BUCKETS, Extreme, Moments, Partial, Stage, Total, bin_of, sketch_bucket, sketch_buckets,
+};
 use forebay_query::plan::{Lane, Measure};
 use forebay_query::value::Number;
 use std::cmp::Ordering;
@@ -17,16 +21,17 @@ pub(super) enum Reducer {
         best: Option<(Number, Dims)>,
     },
     Sum(Box<Sums>),
+    /// How numbers spread: those of a unit, and of those before.
+    Moments {
+        unit: Box<Sums>,
+        all: Box<Moments>,
+    },
     /// The squared distances from a mean.
     Squares {
         mean: f64,
         sums: Box<Sums>,
     },
-    Buckets {
-        low: u64,
-        shift: u32,
-        counts: Vec<u64>,
-    },
+    Buckets(Buckets),
     Sketch {
         counts: Vec<u64>,
     },
@@ -66,6 +71,13 @@ impl Sums {
         })
     }
 
+    /// Forgets all numbers.
+    fn clear(&mut self) {
+        self.floats = ExactSum::default();
+        self.integers.iter_mut().for_each(|sum| *sum = 0);
+        (self.count, self.mean, self.m2) = (0, 0.0, 0.0);
+    }
+
     /// The exact sum of all numbers.
     fn total(&self) -> Total {
         match self.integers {
@@ -80,9 +92,7 @@ impl Reducer {
     pub(super) fn new(measure: Measure, stage: Stage, lane: Lane) -> Option<Reducer> {
         Some(match (stage, measure) {
             (Stage::Squares(mean), _) => Reducer::Squares { mean, sums: Sums::new(lane) },
-            (Stage::Keys { low, shift }, _) => {
-                Reducer::Buckets { low, shift: u32::from(shift).min(u64::BITS - 1), counts: vec![0; BUCKETS] }
-            }
+            (Stage::Keys { low, shift }, _) => Reducer::Buckets(Buckets::new(low, shift.into())),
             (Stage::Values { low, high }, _) => Reducer::Keys { low, high, keys: Vec::new() },
             (Stage::Bins { low, high }, Measure::Histogram(bins)) => {
                 Reducer::Bins { low, high, counts: vec![0; bins as usize] }
@@ -91,11 +101,13 @@ impl Reducer {
             (Stage::First, measure) => match measure {
                 Measure::Min => Reducer::Extreme { is_least: true, best: None },
                 Measure::Max => Reducer::Extreme { is_least: false, best: None },
-                Measure::Sum(_) | Measure::Moments => Reducer::Sum(Sums::new(lane)),
-                Measure::Percentile(_) => {
-                    let shift = u64::BITS - BUCKETS.ilog2();
-                    Reducer::Buckets { low: 0, shift, counts: vec![0; BUCKETS] }
+                Measure::Sum(_) => Reducer::Sum(Sums::new(lane)),
+                Measure::Moments => {
+                    let unit = Sums::new(lane);
+                    let all = Box::new(Moments::new(unit.total()));
+                    Reducer::Moments { unit, all }
                 }
+                Measure::Percentile(_) => Reducer::Buckets(Buckets::new(0, u64::BITS - BUCKETS.ilog2())),
                 Measure::Sketch => Reducer::Sketch { counts: vec![0; sketch_buckets()] },
                 Measure::Histogram(_) => Reducer::Bounds(None),
                 Measure::Count | Measure::Any | Measure::All | Measure::Size | Measure::Covered => {
@@ -114,24 +126,28 @@ impl Reducer {
         place: impl Fn(usize) -> Dims,
         weights: Option<&[f64]>,
     ) -> u64 {
-        let nans = chunk.nans();
+        let scanned = if chunk.mask.is_none() { T::extremes(chunk.values) } else { None };
+        let nans = scanned.map_or_else(|| chunk.nans(), |found| found.nan as u64);
+        let largest = scanned.map(|found| largest_of(&found)).filter(|_| nans == 0);
         match self {
-            Reducer::Extreme { is_least, best } => extreme(*is_least, best, chunk, place),
-            Reducer::Sum(sums) => add_sum(sums, chunk, nans, weights),
-            Reducer::Squares { sums, .. } => add_squares(sums, chunk, nans),
-            Reducer::Buckets { low, shift, counts } => chunk.numbers(|number| {
-                // A key below the first wraps round, beyond the last bucket or into none.
-                let bucket = number.key().wrapping_sub(*low) >> *shift;
-                if number.key() >= *low
-                    && let Some(count) = counts.get_mut(bucket as usize)
-                {
-                    *count += 1;
+            Reducer::Extreme { is_least, best } => match scanned {
+                Some(found) if found.nan == chunk.values.len() => {}
+                Some(found) => {
+                    extreme(*is_least, best, chunk, if *is_least { found.min } else { found.max }, place);
                 }
-            }),
+                None => extreme(*is_least, best, chunk, chunk.extreme(*is_least), place),
+            },
+            Reducer::Sum(sums) => add_sum(sums, chunk, (nans, largest), weights),
+            Reducer::Moments { unit, .. } => add_squares(unit, chunk, (nans, largest)),
+            Reducer::Squares { sums, .. } => add_squares(sums, chunk, (nans, largest)),
+            Reducer::Buckets(buckets) => buckets.add(chunk, nans),
             Reducer::Sketch { counts } => chunk.numbers(|number| {
                 let bucket = sketch_bucket(number.to_f64()).map(|bucket| bucket as usize);
                 bucket.and_then(|bucket| counts.get_mut(bucket)).into_iter().for_each(|count| *count += 1);
             }),
+            Reducer::Keys { low, high, keys } if *low <= *high && chunk.mask.is_none() && nans == 0 => {
+                within(chunk.values, *low, *high - *low, |number| keys.push(number.key()));
+            }
             Reducer::Keys { low, high, keys } => chunk.numbers(|number| {
                 let key = number.key();
                 if *low <= key && key <= *high {
@@ -160,6 +176,17 @@ impl Reducer {
         nans
     }
 
+    /// All elements of a unit came.
+    pub(super) fn end_unit(&mut self) {
+        if let Reducer::Moments { unit, all } = self {
+            let total = unit.total();
+            let mean = total.to_f64() / unit.count as f64;
+            all.add_part(unit.count, mean, about(mean, unit).unwrap_or(0.0));
+            all.total.add(&total);
+            unit.clear();
+        }
+    }
+
     /// What was gathered of all chunks; the extreme by its place.
     pub(super) fn finish(self, extreme: impl Fn(Number, Dims) -> Extreme) -> Partial {
         let sparse = |counts: Vec<u64>| {
@@ -171,12 +198,12 @@ impl Reducer {
             Reducer::Extreme { is_least: true, best } => Partial::Least(placed(best)),
             Reducer::Extreme { is_least: false, best } => Partial::Greatest(placed(best)),
             Reducer::Sum(sums) => Partial::Sum(sums.total(), sums.count),
+            Reducer::Moments { all, .. } => Partial::Moments(all),
             Reducer::Squares { mean, sums } => {
                 Partial::Squares(Box::new(about(mean, &sums).into_iter().collect()))
             }
-            Reducer::Buckets { counts, .. } | Reducer::Sketch { counts } | Reducer::Bins { counts, .. } => {
-                sparse(counts)
-            }
+            Reducer::Buckets(buckets) => sparse(buckets.finish()),
+            Reducer::Sketch { counts } | Reducer::Bins { counts, .. } => sparse(counts),
             Reducer::Keys { mut keys, .. } => {
                 keys.sort_unstable();
                 Partial::Keys(keys)
@@ -184,6 +211,11 @@ impl Reducer {
             Reducer::Bounds(bounds) => Partial::Bounds(bounds),
         }
     }
+}
+
+/// The largest size of floats of which these are the extremes; of integers nothing is found.
+fn largest_of<T: Value>(found: &Found<T>) -> f64 {
+    found.min.to_f64().abs().max(found.max.to_f64().abs())
 }
 
 /// The squared distances from a mean, of those from the own one; nothing of nothing.
@@ -194,7 +226,12 @@ fn about(mean: f64, sums: &Sums) -> Option<f64> {
 }
 
 #[inline(always)]
-fn add_sum<T: Value>(sums: &mut Sums, chunk: Chunk<'_, T>, nans: u64, weights: Option<&[f64]>) {
+fn add_sum<T: Value>(
+    sums: &mut Sums,
+    chunk: Chunk<'_, T>,
+    (nans, known): (u64, Option<f64>),
+    weights: Option<&[f64]>,
+) {
     sums.count += chunk.count() - nans;
     if let Some(sum) = &mut sums.integers {
         chunk.numbers(|number| *sum += integer(number));
@@ -203,7 +240,7 @@ fn add_sum<T: Value>(sums: &mut Sums, chunk: Chunk<'_, T>, nans: u64, weights: O
     let Sums { floats, room, .. } = sums;
     let Some(weights) = weights else {
         let numbers = chunk.doubles(nans, room);
-        chunk_sum::add(floats, numbers, largest(numbers));
+        chunk_sum::add(floats, numbers, known.unwrap_or_else(|| largest(numbers)));
         return;
     };
     let numbers = chunk.doubles(nans, room);
@@ -221,7 +258,7 @@ fn integer<T: Value>(value: T) -> i128 {
 /// Adds the squared distances of a chunk from its own mean, and moves them to that of all: T. F. Chan, G. H. Golub and R. J. LeVeque
 /// (1979).
 #[inline(always)]
-fn add_squares<T: Value>(sums: &mut Sums, chunk: Chunk<'_, T>, nans: u64) {
+fn add_squares<T: Value>(sums: &mut Sums, chunk: Chunk<'_, T>, (nans, known): (u64, Option<f64>)) {
     let count = chunk.count() - nans;
     if count == 0 {
         return;
@@ -230,7 +267,8 @@ fn add_squares<T: Value>(sums: &mut Sums, chunk: Chunk<'_, T>, nans: u64) {
         chunk.numbers(|number| *sum += integer(number));
     }
     let numbers = chunk.doubles(nans, &mut sums.room);
-    let mean = chunk_sum::add(&mut sums.floats, numbers, largest(numbers)) / count as f64;
+    let most = known.unwrap_or_else(|| largest(numbers));
+    let mean = chunk_sum::add(&mut sums.floats, numbers, most) / count as f64;
     let left_out = chunk.values.len() as u64 - count;
     // What does not count lies at 0 there.
     let squares = match left_out {
@@ -262,15 +300,15 @@ fn squares(numbers: &[f64], mean: f64) -> f64 {
     rest.iter().map(|number| (number - mean) * (number - mean)).sum::<f64>() + lanes.iter().sum::<f64>()
 }
 
-/// Keeps the extreme, and where the first of those lies that are the same.
+/// Keeps the extreme, and where the first of those lies that are the same. `found` is that of the chunk.
 #[inline(always)]
 fn extreme<T: Value>(
     is_least: bool,
     best: &mut Option<(Number, Dims)>,
     chunk: Chunk<'_, T>,
+    found: T,
     place: impl Fn(usize) -> Dims,
 ) {
-    let found = chunk.extreme(is_least);
     let wins = if is_least { Ordering::Less } else { Ordering::Greater };
     let order = best.as_ref().map(|(value, _)| found.number().order(*value));
     if order.is_some_and(|order| order != Some(wins) && order != Some(Ordering::Equal)) {

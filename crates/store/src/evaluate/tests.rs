@@ -141,13 +141,18 @@ fn compare(
     let found = gather(aggregate, question, &window).unwrap();
     match (&found.partial, &plain.partial) {
         (Err(found), Err(plain)) => assert_eq!(found.kind, plain.kind, "{text}"),
-        (Ok(Partial::Squares(a)), Ok(Partial::Squares(b))) => {
-            let (a, b) = (a.to_f64(), b.to_f64());
-            let is_near = (a - b).abs() <= 1e-12 * b.abs() || (!a.is_finite() && !b.is_finite());
-            assert!(is_near, "{text}: {a} and not {b}");
+        (Ok(Partial::Squares(a)), Ok(Partial::Squares(b))) => check_near(a.to_f64(), b.to_f64(), text),
+        (Ok(Partial::Moments(a)), Ok(Partial::Moments(b))) => {
+            assert_eq!((&a.total, a.count), (&b.total, b.count), "{text}: {question:?} of {region}");
+            check_near(a.squares().unwrap_or(f64::NAN), b.squares().unwrap_or(f64::NAN), text);
         }
         _ => assert_eq!(found, plain, "{text}: {question:?} of {region}"),
     }
+}
+
+fn check_near(a: f64, b: f64, text: &str) {
+    let is_near = (a - b).abs() <= 1e-12 * b.abs() || (!a.is_finite() && !b.is_finite());
+    assert!(is_near, "{text}: {a} and not {b}");
 }
 
 fn inputs(plan: &Plan, aggregate: &Aggregate) -> Vec<Scalar> {

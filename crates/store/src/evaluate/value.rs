@@ -1,8 +1,8 @@
 //! The elements of registers, and chunks of them.
 
+use crate::element::bytes_of;
 use crate::evaluate::CHUNK;
-use forebay_query::gather::key_of;
-use forebay_query::plan::Lane;
+use crate::extremes::{self, Found};
 use forebay_query::value::Number;
 
 /// An element of a register.
@@ -18,6 +18,8 @@ pub(super) trait Value: Copy + PartialOrd {
     fn is_nan(self) -> bool;
     /// The same elements, if they are doubles.
     fn as_doubles(values: &[Self]) -> Option<&[f64]>;
+    /// The smallest and the largest, if they are floats.
+    fn extremes(values: &[Self]) -> Option<Found<Self>>;
 }
 
 impl Value for f64 {
@@ -44,6 +46,10 @@ impl Value for f64 {
     fn as_doubles(values: &[f64]) -> Option<&[f64]> {
         Some(values)
     }
+    #[inline(always)]
+    fn extremes(values: &[f64]) -> Option<Found<f64>> {
+        Some(extremes::of_bytes(bytes_of(values)))
+    }
 }
 
 impl Value for f32 {
@@ -68,10 +74,14 @@ impl Value for f32 {
     fn as_doubles(_: &[f32]) -> Option<&[f64]> {
         None
     }
+    #[inline(always)]
+    fn extremes(values: &[f32]) -> Option<Found<f32>> {
+        Some(extremes::of_bytes(bytes_of(values)))
+    }
 }
 
 macro_rules! integer {
-    ($type:ident, $lane:ident) => {
+    ($type:ident, $key:expr) => {
         impl Value for $type {
             const LEAST: $type = $type::MIN;
             const GREATEST: $type = $type::MAX;
@@ -84,7 +94,7 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn key(self) -> u64 {
-                key_of(self.number(), Lane::$lane).unwrap_or(0)
+                $key(self)
             }
             #[inline(always)]
             fn is_nan(self) -> bool {
@@ -94,12 +104,16 @@ macro_rules! integer {
             fn as_doubles(_: &[$type]) -> Option<&[f64]> {
                 None
             }
+            #[inline(always)]
+            fn extremes(_: &[$type]) -> Option<Found<$type>> {
+                None
+            }
         }
     };
 }
 
-integer!(i64, I64);
-integer!(u64, U64);
+integer!(i64, |number: i64| number as u64 ^ 1 << 63);
+integer!(u64, |number: u64| number);
 
 /// The elements of a chunk: their values, and which of them count.
 #[derive(Clone, Copy)]
@@ -225,6 +239,8 @@ pub(super) fn largest(numbers: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_query::gather::key_of;
+    use forebay_query::plan::Lane;
 
     #[test]
     fn keys_are_those_of_plain_code() {
@@ -235,5 +251,7 @@ mod tests {
             assert_eq!(Some(Value::key(x as f32)), key_of(Number::F32(x as f32), Lane::F32));
         }
         assert_eq!(Value::key(-3i64), (1 << 63) - 3);
+        assert_eq!(Some(Value::key(7i64)), key_of(Number::Integer(7), Lane::I64));
+        assert_eq!(Some(Value::key(u64::MAX)), key_of(Number::Integer(u64::MAX.into()), Lane::U64));
     }
 }

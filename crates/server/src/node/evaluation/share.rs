@@ -2,7 +2,7 @@
 
 use super::super::Node;
 use super::bytes::Bytes;
-use crate::evaluation::{CheckedText, Computed, Job, boxes_of};
+use crate::evaluation::{CheckedText, Computed, Job};
 use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
 use forebay_query::Plan;
@@ -10,15 +10,13 @@ use forebay_query::decide::{Unread, decide};
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{Held, Piece, Source};
 use forebay_query::plan::Aggregate;
-use forebay_store::evaluate::nothing;
+use forebay_store::evaluate::{CACHED, COPIED, JOB, boxes_of, nothing};
 use forebay_wire::evaluation::{Answers, Asked, Cost};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// How many elements one job computes with: as many as take a few milliseconds.
-const JOB: u64 = 1 << 20;
 /// How many bytes are copied for one job, of elements that lie in several blocks or on other servers.
-const COPIED: u64 = 8 << 20;
+const COPIED_BYTES: u64 = 8 << 20;
 
 /// Questions by their places among all that are asked.
 type Questions = Vec<(usize, Arc<Plan>, Question)>;
@@ -104,7 +102,8 @@ impl Node {
             };
             questions.iter().map(of).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
         };
-        let most = (COPIED / bytes_of_element(piece).max(1)).min(JOB);
+        let fits = |elements: &u64| elements * bytes_of_element(piece) <= COPIED_BYTES;
+        let most = [JOB, COPIED].into_iter().find(fits).unwrap_or(CACHED);
         let boxes: Vec<Selection> = parts.iter().flat_map(|part| boxes_of(part, most)).collect();
         for part in boxes {
             let unfit = || Error::protocol("a piece whose arrays lack its elements");
