@@ -7,6 +7,7 @@ use crate::selection::Selection;
 use crate::stats::BlockStats;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The box of a block: its interior, its place in the global array if it has one, and its ghosts. Of a part with gaps the elements
 /// of the interior lie apart, and there are no ghosts.
@@ -228,7 +229,7 @@ pub struct BlockRecord {
     /// The bytes themselves, if they are few.
     pub inline: Option<Box<[u8]>>,
     /// Statistics, if they were asked for.
-    pub stats: Option<Box<BlockStats>>,
+    pub stats: Option<Arc<BlockStats>>,
 }
 
 impl BlockRecord {

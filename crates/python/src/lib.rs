@@ -9,6 +9,7 @@ mod buffers;
 mod comm;
 mod consumer;
 mod errors;
+mod expressions;
 mod given;
 mod options;
 mod pipeline_handle;
@@ -159,6 +160,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::ReadBuffer>()?;
     module.add_class::<buffers::WriteBuffer>()?;
     module.add_function(wrap_pyfunction!(find_group, module)?)?;
+    module.add_function(wrap_pyfunction!(expressions::check_expression, module)?)?;
     module.add_function(wrap_pyfunction!(status, module)?)?;
     module.add_function(wrap_pyfunction!(contracts, module)?)?;
     module.add_function(wrap_pyfunction!(subscription::subscriptions, module)?)?;

@@ -29,6 +29,10 @@ pub enum Truth {
     Sometimes,
 }
 
+/// What is known of each register; used again, since there are many tiles.
+#[derive(Debug, Default)]
+pub struct Registers(Vec<Known>);
+
 /// What is known of a register.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Known {
@@ -110,16 +114,25 @@ pub fn bounds(
     program: &Program,
     inputs: &[Scalar],
     field: impl Fn(u16) -> Option<Interval>,
+    Registers(known): &mut Registers,
 ) -> Option<Bounds> {
-    let mut known: Vec<Known> = Vec::with_capacity(program.instructions.len());
+    // What is asked most often takes a third of the time so: whether elements as they are compare with a number.
+    if let ([Instruction { op: Op::Load { field: of, part: Part::Whole, shift: None }, lane }, compare], None) =
+        (&program.instructions[..], program.value)
+        && let (Op::CompareInput(comparison, _, input), true) = (compare.op, *lane != Lane::Mask)
+        && let Some(Scalar::Number(number)) = inputs.get(usize::from(input))
+    {
+        return Some(Bounds { value: None, mask: compared(comparison, field(*of)?, around(*number)) });
+    }
+    known.clear();
     for instruction in &program.instructions {
-        known.push(result(instruction, &known, inputs, &field)?);
+        known.push(result(instruction, known, inputs, &field)?);
     }
     let number = |register: Register| match known[register.index()] {
         Known::Number(interval) => interval,
         Known::Condition(_) => Interval::ANY,
     };
-    let mask = program.mask.map_or(Truth::Always, |register| truth(&known, register));
+    let mask = program.mask.map_or(Truth::Always, |register| truth(known, register));
     Some(Bounds { value: program.value.map(number), mask })
 }
 

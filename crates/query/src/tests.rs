@@ -1,6 +1,6 @@
 //! Whole evaluations, against what NumPy says, and what holds whatever the numbers.
 
-use crate::interval::{Interval, Truth, bounds};
+use crate::interval::{Interval, Registers, Truth, bounds};
 use crate::testing::{PlainArray, evaluate};
 use crate::time::{Episode, Moment, Outcome, Turn, WatchState};
 use crate::value::{Number, Scalar, UnknownKind};
@@ -384,7 +384,7 @@ proptest! {
                 crate::plan::ScalarOp::Constant(scalar) => scalar.clone(),
                 other => panic!("{other:?}"),
             }).collect();
-            let Some(found) = bounds(&aggregate.program, &inputs, interval) else { continue };
+            let Some(found) = bounds(&aggregate.program, &inputs, interval, &mut Registers::default()) else { continue };
             for index in 0..6 {
                 let element = crate::testing::element(&aggregate.program, &inputs, &of, &[index]);
                 let Some((value, counts)) = element else {

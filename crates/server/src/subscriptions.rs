@@ -120,7 +120,7 @@ impl Subscriptions {
             if !fields.is_empty() {
                 match made.check(stream, &fields) {
                     Err(error) if error.kind == ErrorKind::NotFound && may_grow => {}
-                    checked => checked?,
+                    checked => drop(checked?),
                 }
             }
         }

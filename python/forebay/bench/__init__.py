@@ -15,6 +15,7 @@ BENCHES = (
     "step",
     "contracts",
     "readers",
+    "subscribe",
     "slowdown",
     "startup",
     "elastic",

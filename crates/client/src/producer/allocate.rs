@@ -103,7 +103,7 @@ impl Producer {
                 computed.add_interior(bytes, &put.extent);
                 computed.finish(bytes, &put.extent)
             })?;
-            put.stats = Some(Box::new(computed));
+            put.stats = Some(Arc::new(computed));
             put.of_field = of_field;
         }
         let commit = |home: &Arc<PutTarget>| self.commit_at((&target, home), grant, &put);

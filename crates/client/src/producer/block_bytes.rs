@@ -10,6 +10,7 @@ use forebay_store::stats::Accumulator;
 use forebay_store::strided::Source;
 use forebay_wire::client::block::{BytesLocation, PutBlock};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The statistics that a block is to have, if any. They are computed while it is copied, or from the copy if it has
 /// ghosts: those take no part.
@@ -69,7 +70,7 @@ pub(super) fn put_block(block: &BlockPart<'_>, bytes: BytesLocation, stats: Opti
         level: block.level,
         extent: block.extent.clone().into_owned(),
         of_field: block.of_field && stats.is_some(),
-        stats: stats.map(Box::new),
+        stats: stats.map(Arc::new),
         bytes,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::attr::Attrs;
 use crate::block::BlockRecord;
-use crate::contract::{Field, Slices};
+use crate::contract::{Field, Needs, Slices, Statistics};
 use crate::directory::check_blocks;
 use crate::ids::{Epoch, RunNumber, StepId, StepNumber};
 use crate::stats::Stats;
@@ -38,6 +38,20 @@ impl FieldReport {
     /// A field all of whose blocks are told.
     pub fn new(field: Field, blocks: Vec<BlockRecord>) -> FieldReport {
         FieldReport { field, part: None, blocks, registered: 0, stats: None, stats_alone: false }
+    }
+}
+
+impl StepReport {
+    /// The same without the statistics of blocks, but where somebody with these needs has asked for them: of large steps they are many
+    /// bytes.
+    pub fn with_statistics_for(mut self, needs: Option<&Needs>) -> StepReport {
+        for found in &mut self.fields {
+            let terms = needs.and_then(|needs| needs.of(&found.field.name));
+            if terms.is_none_or(|terms| terms.statistics != Statistics::Along) {
+                found.blocks.iter_mut().for_each(|block| block.stats = None);
+            }
+        }
+        self
     }
 }
 

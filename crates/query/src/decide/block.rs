@@ -1,8 +1,8 @@
 //! What the statistics of a block say of a piece, and of several pieces.
 
-use super::verdict::{Limit, Verdict, verdict};
+use super::verdict::{Limit, Verdict, answer, verdict};
 use crate::gather::{Extreme, Gathered, Partial, Question, Stage, Total};
-use crate::interval::Interval;
+use crate::interval::{Interval, Registers};
 use crate::pieces::{Held, Piece};
 use crate::plan::{Aggregate, Lane, Measure, Weights};
 use crate::value::{Number, Place};
@@ -11,36 +11,58 @@ use forebay_core::c_order::index_of;
 use forebay_core::region::Dims;
 use forebay_core::stats::{BlockStats, Sum, Value};
 
+/// What is known of a piece.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum OfPiece {
+    /// Its answer.
+    Known(Gathered),
+    /// What bounds say.
+    Bounded(Verdict),
+}
+
 /// Which of these pieces need no look for a question: their answers, or `None` for those that need one.
 pub fn known_pieces<'a>(
     aggregate: &Aggregate,
     question: &Question,
     pieces: impl Iterator<Item = &'a Piece>,
 ) -> Vec<Option<Gathered>> {
-    let volumes_and_verdicts =
-        pieces.map(|piece| (piece.part.volume(), of_piece(aggregate, question, piece)));
-    let verdicts: Vec<(u64, Verdict)> = volumes_and_verdicts.collect();
+    let mut registers = Registers::default();
+    let found =
+        pieces.map(|piece| (piece.part.volume(), of_piece(aggregate, question, piece, &mut registers)));
+    let found: Vec<(u64, OfPiece)> = found.collect();
     let mut limit = Limit::of(aggregate.measure);
     if let Some(limit) = &mut limit {
-        verdicts.iter().for_each(|(_, verdict)| limit.take(verdict));
-    }
-    let answer = |(elements, verdict): (u64, Verdict)| match verdict {
-        verdict if limit.is_some_and(|limit| limit.beats(&verdict)) => {
-            Some(Gathered { elements, nan: 0, partial: Ok(Partial::Elements) })
+        for (_, found) in found.iter().filter(|(elements, _)| *elements > 0) {
+            match found {
+                OfPiece::Known(answer) => limit.take_answer(answer),
+                OfPiece::Bounded(verdict) => limit.take(*verdict),
+            }
         }
-        Verdict::Known(answer) => Some(answer),
-        _ => None,
+    }
+    let answer_of = |(elements, found): (u64, OfPiece)| match found {
+        OfPiece::Known(known) => Some(known),
+        OfPiece::Bounded(Verdict::All) => Some(answer(aggregate.measure, true, elements)),
+        OfPiece::Bounded(Verdict::Nothing) => Some(answer(aggregate.measure, false, elements)),
+        OfPiece::Bounded(verdict) => {
+            let is_beaten = limit.is_some_and(|limit| limit.beats(verdict));
+            is_beaten.then(|| answer(aggregate.measure, false, elements))
+        }
     };
-    verdicts.into_iter().map(answer).collect()
+    found.into_iter().map(answer_of).collect()
 }
 
 /// What is known of a piece.
-pub(super) fn of_piece(aggregate: &Aggregate, question: &Question, piece: &Piece) -> Verdict {
+pub(super) fn of_piece(
+    aggregate: &Aggregate,
+    question: &Question,
+    piece: &Piece,
+    registers: &mut Registers,
+) -> OfPiece {
     if let Some(answer) = whole(aggregate, question, piece) {
-        return Verdict::Known(answer);
+        return OfPiece::Known(answer);
     }
     let interval = |field: u16| Some(Interval::of_stats(stats_of(piece, usize::from(field))?.1));
-    verdict(aggregate, question, piece.part.volume(), interval)
+    OfPiece::Bounded(verdict(aggregate, question, interval, registers))
 }
 
 /// The block of a field of which the elements of a piece are, if that has statistics.

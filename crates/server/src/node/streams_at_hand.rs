@@ -11,6 +11,7 @@ use crate::streams::coordination::Coordination;
 use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use crate::subscriptions::Subscriptions;
 use forebay_core::Result;
+use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{Attachment, AttachmentId, Effect, Start, StreamCoordinator};
 
@@ -106,6 +107,14 @@ impl Streams for StreamsAtHand<'_> {
             let effects = coordinator.choose(id, run, step);
             self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
         }
+    }
+
+    fn change_needs(&mut self, stream: &str, id: AttachmentId, needs: Needs) -> Result<()> {
+        if let Some(coordinator) = self.coordination.get_mut(stream) {
+            let effects = coordinator.change_needs(id, needs)?;
+            self.consequences.push(Consequence::Effects(stream.to_owned(), effects));
+        }
+        Ok(())
     }
 
     fn set_window(&mut self, stream: &str, id: AttachmentId, window: u32) {

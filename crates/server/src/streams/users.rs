@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use forebay_core::Result;
+use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{Attachment, AttachmentId, Start, StepReport, StreamCoordinator};
 
@@ -36,6 +37,9 @@ pub(crate) trait Streams {
 
     /// A step is chosen for a user that is told of no others.
     fn choose(&mut self, stream: &str, id: AttachmentId, step: (RunNumber, StepNumber));
+
+    /// What a user needs is another thing from some step on. Fails where the stream's fields do not have that.
+    fn change_needs(&mut self, stream: &str, id: AttachmentId, needs: Needs) -> Result<()>;
 
     /// A user may be told of so many steps before it releases one.
     fn set_window(&mut self, stream: &str, id: AttachmentId, window: u32);

@@ -117,11 +117,16 @@ impl Subscriptions {
             }
             let creation = found.creation;
             let checked = found.check(stream, &fields);
+            if checked.as_ref().is_ok_and(|is_new| *is_new)
+                && let Some(watch) = self.watches.get_mut(&id)
+            {
+                watch.has_new_plans = true;
+            }
             if !found.is_due(step.1) {
                 continue;
             }
             match (checked, found.text()) {
-                (Ok(()), Some(text)) => {
+                (Ok(_), Some(text)) => {
                     let (text, watch) = (text.clone(), found.state.watch_for(&text.plan, step.0, step.1));
                     due.push(Due { name, creation, text, watch });
                 }
@@ -181,6 +186,7 @@ impl Subscriptions {
             watch.end(step, &Holder::Evaluation);
         }
         self.release_free(streams, id);
+        self.need_what_plans_need(streams, id);
         self.advance(cx, streams, id);
     }
 
@@ -290,7 +296,8 @@ fn report_of(
     id: AttachmentId,
     (run, step): (RunNumber, StepNumber),
 ) -> Option<Box<StepReport>> {
-    streams.coordinator(stream)?.report_of(id, run, step).ok().map(Box::new)
+    let report = streams.coordinator(stream)?.report_of(id, run, step).ok()?;
+    Some(Box::new(report.with_statistics_for(None)))
 }
 
 /// The fields of a stream as they are at a step: those that are not offered there as they were declared.

@@ -25,6 +25,17 @@ pub(super) fn needs_of(definition: &Definition, syntax: &Syntax, plan: Option<&P
     Needs::Fields(names.into_iter().map(need).collect())
 }
 
+/// What two need that name the same fields.
+pub(super) fn together(a: Needs, b: Needs) -> Needs {
+    let (Needs::Fields(mut fields), Needs::Fields(others)) = (a, b) else { return Needs::All(Terms::ALL) };
+    for (own, other) in fields.iter_mut().zip(others) {
+        let Terms { part, statistics, .. } = other.terms;
+        own.terms.part = own.terms.part.take().filter(|own| part.as_ref() == Some(own));
+        own.terms.statistics = own.terms.statistics.and(statistics);
+    }
+    Needs::Fields(fields)
+}
+
 /// The statistics of a field that decide without a look at its elements.
 fn statistics_of(plan: &Plan, name: &str) -> Statistics {
     let fields = plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == name);

@@ -56,22 +56,22 @@ impl Subscription {
         }
     }
 
-    /// Checks the text against fields, unless it was. Keeps the plan before if it does not fit.
-    pub(super) fn check(&mut self, stream: &str, fields: &[Field]) -> Result<()> {
+    /// Checks the text against fields, unless it was. Keeps the plan before if it does not fit. Tells whether there is another plan.
+    pub(super) fn check(&mut self, stream: &str, fields: &[Field]) -> Result<bool> {
         let is_named = |field: &&Field| match &self.checked {
             Some((text, _)) => text.names(&field.name),
             None => true,
         };
         let named: Vec<Field> = fields.iter().filter(is_named).cloned().collect();
         if self.checked.as_ref().is_some_and(|(_, known)| *known == named) {
-            return Ok(());
+            return Ok(false);
         }
         let streams = vec![(stream.to_owned(), fields.to_vec())];
         let (text, own) = (self.definition.text.clone(), self.definition.own.clone());
         let checked = CheckedText::of(PlannedText { text, own, streams, watched: true })?;
         let named = fields.iter().filter(|field| checked.names(&field.name)).cloned().collect();
         self.checked = Some((checked, named));
-        Ok(())
+        Ok(true)
     }
 
     /// The text with its plan, once its fields are known.

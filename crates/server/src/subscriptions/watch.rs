@@ -35,6 +35,8 @@ pub(super) struct Watch {
     pub(super) looks_back: usize,
     /// What the stream was told of how many steps it may tell.
     window: usize,
+    /// Whether a subscription has another plan, so that another thing may be needed.
+    pub(super) has_new_plans: bool,
 }
 
 /// A step that is held.
@@ -74,6 +76,7 @@ impl Watch {
             recent: VecDeque::new(),
             looks_back: 0,
             window: WINDOW,
+            has_new_plans: false,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Which watch a subscription has, and when steps of it are let go of.
 
 use super::Subscriptions;
+use super::needs::together;
+use super::subscription::Subscription;
 use super::watch::{WINDOW, Watch};
 use crate::context::Context;
 use crate::streams::users::{StreamUser, Streams};
@@ -48,6 +50,29 @@ impl Subscriptions {
         streams.attach(cx, stream, StreamUser::Subscriptions(id), id, attachment, start)?;
         self.watches.insert(id, Watch::new(stream, needs));
         Ok(())
+    }
+
+    /// A subscription that came before its stream needs all of each field that it names; now that the fields are known it is known which
+    /// region that is, and which statistics decide.
+    pub(super) fn need_what_plans_need(&mut self, streams: &mut dyn Streams, id: AttachmentId) {
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        if !std::mem::take(&mut watch.has_new_plans) {
+            return;
+        }
+        let mut all: Option<Needs> = None;
+        for name in &watch.users {
+            let found = self.coordinated.get(&(watch.stream.clone(), name.clone()));
+            let Some(Ok(needs)) = found.map(Subscription::needs) else { return };
+            all = Some(match all {
+                Some(known) => together(known, needs),
+                None => needs,
+            });
+        }
+        let Some(needs) = all.filter(|needs| *needs != watch.needs) else { return };
+        // A region that the fields of this run do not have is told of at each step.
+        if streams.change_needs(&watch.stream, id, needs.clone()).is_ok() {
+            watch.needs = needs;
+        }
     }
 
     /// A subscription is told of a watch's steps no more; a watch without subscriptions ends.

@@ -15,6 +15,7 @@ use forebay_query::plan::{Plan, ScalarOp};
 use forebay_query::{Purpose, Schema, Syntax, check};
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const SHAPE: [u64; 3] = [12, 60, 70];
 
@@ -64,7 +65,7 @@ fn step(seed: u64, nan: bool, ghosts: u64) -> Step {
             let wanted = if seed.is_multiple_of(2) { StatsOfBlock::All } else { StatsOfBlock::Extremes };
             let mut stats = Accumulator::new(field.dtype, extent.interior_bytes(field.dtype), wanted);
             stats.add_interior(&block, &extent);
-            let stats = Some(Box::new(stats.finish(&block, &extent)));
+            let stats = Some(Arc::new(stats.finish(&block, &extent)));
             let size = extent.bytes(field.dtype).unwrap();
             let location =
                 Location { server: ServerId(rank), arena: 0, offset: 0, bytes: size, generation: 1 };

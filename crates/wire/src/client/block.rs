@@ -4,6 +4,7 @@ use forebay_core::block::{Extent, Location};
 use forebay_core::ids::BlockKey;
 use forebay_core::stats::BlockStats;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A range of an arena that a client may write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ pub struct PutBlock {
     /// Its box.
     pub extent: Extent,
     /// Statistics, if they were computed.
-    pub stats: Option<Box<BlockStats>>,
+    pub stats: Option<Arc<BlockStats>>,
     /// Whether these are to be counted among the statistics of the whole field.
     pub of_field: bool,
     /// Its bytes.

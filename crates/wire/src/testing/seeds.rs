@@ -50,7 +50,7 @@ pub fn blocks() -> Vec<BlockRecord> {
             generation: 7 + number,
         },
         inline: inline.then(|| vec![9; bytes as usize].into()),
-        stats: (number == 2).then(|| Box::new(seed_block_stats())),
+        stats: (number == 2).then(|| Arc::new(seed_block_stats())),
     };
     vec![block(0, true), block(1, false), block(2, false)]
 }

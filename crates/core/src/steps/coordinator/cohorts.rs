@@ -276,7 +276,8 @@ impl StreamCoordinator {
             let id_of_step = StepId { stream: self.name.clone(), run, step };
             let report = of_run.and_then(|of_run| {
                 let found = of_run.steps.get(&step).filter(|step| !step.dropped)?;
-                Some((found.report(id_of_step, attachment.needs.at(run, step)), of_run))
+                let needs = attachment.needs.at(run, step);
+                Some((found.report(id_of_step, needs).with_statistics_for(Some(needs)), of_run))
             });
             let Some((mut report, of_run)) = report else {
                 lost.get_or_insert((step, told.lacking));

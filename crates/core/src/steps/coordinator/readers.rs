@@ -558,7 +558,11 @@ impl StreamCoordinator {
         let Queued { run, step, missed } = attachment.queue.remove(place)?;
         let of_run = self.runs.get_mut(&run)?;
         let id_of_step = StepId { stream: self.name.clone(), run, step };
-        let mut report = of_run.steps.get(&step)?.report(id_of_step, attachment.needs.at(run, step));
+        let needs = attachment.needs.at(run, step);
+        let mut report = of_run.steps.get(&step)?.report(id_of_step, needs);
+        if !attachment.is_of_subscriptions {
+            report = report.with_statistics_for(Some(needs));
+        }
         if attachment.note_attrs_told(sharer, run, of_run.offer.attrs_version) {
             report.attrs = Some(Box::new(of_run.offer.attrs.clone()));
         }

@@ -7,9 +7,10 @@ use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_cluster::ClusterOptions;
 use forebay_cluster::environment::Machine;
 use forebay_cluster::forming::become_member;
+use forebay_core::Result;
 use forebay_core::attr::Attrs;
 use forebay_core::block::{BlockRecord, Extent, Location};
-use forebay_core::contract::Field;
+use forebay_core::contract::{Field, Needs};
 use forebay_core::dtype::Dtype;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{BlockKey, Lineage};
@@ -143,6 +144,12 @@ impl Streams for TestStreams {
     fn choose(&mut self, _: &str, id: AttachmentId, (run, step): (RunNumber, StepNumber)) {
         let effects = self.coordinator.choose(id, run, step);
         self.apply(effects);
+    }
+
+    fn change_needs(&mut self, _: &str, id: AttachmentId, needs: Needs) -> Result<()> {
+        let effects = self.coordinator.change_needs(id, needs)?;
+        self.apply(effects);
+        Ok(())
     }
 
     fn set_window(&mut self, _: &str, id: AttachmentId, window: u32) {
