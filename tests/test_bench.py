@@ -21,6 +21,7 @@ def test_it_measures(name: str) -> None:
         [FOREBAY, "bench", name, "--quick", "--json", *PEERS.get(name, [])],
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=100,
         check=False,
     )

@@ -14,8 +14,8 @@ pub(crate) fn check_expression(text: &str, fields: Vec<(String, String, Vec<u64>
         Ok(Field::new(&name, dtype, Some(&shape), shape.len()))
     };
     let fields = fields.into_iter().map(field).collect::<PyResult<Vec<Field>>>()?;
-    let syntax = Syntax::parse(text).map_err(|error| raise(error.into()))?;
+    let syntax = Syntax::parse(text).map_err(raise)?;
     let schema = Schema::new(Some("s")).with("s", fields);
-    check(&syntax, &schema, Purpose::Watch).map_err(|error| raise(error.into()))?;
+    check(&syntax, &schema, Purpose::Watch).map_err(raise)?;
     Ok(())
 }

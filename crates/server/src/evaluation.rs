@@ -1,6 +1,6 @@
 //! Evaluations of expressions at this server: what does not need the rest of it.
 //!
-//! - [`pool`]: the threads that compute;
+//! - [`pool`]: the threads that compute; [`manners`]: how they leave processors to others;
 //! - [`checked`]: texts and their plans;
 //! - [`asking`]: what is asked of all servers in a round, each question once;
 //! - [`job`]: what a thread computes;
@@ -10,6 +10,7 @@ mod asking;
 mod checked;
 mod connections;
 mod job;
+mod manners;
 mod pool;
 
 pub(crate) use asking::Round;

@@ -16,12 +16,14 @@
 //! - [`units`]: elements in boxes, alike whoever computes with them;
 //! - [`reducer`]: what is gathered of chunks;
 //! - [`gather`]: the answer to a question, of a window;
+//! - [`dense`]: elements that lie in short runs, side by side;
 //! - [`arrays`]: the same of a piece, whose bytes are shown.
 
 mod arrays;
 mod chunk_sum;
 #[cfg(test)]
 mod decide_tests;
+mod dense;
 mod fused;
 mod gather;
 mod kernels;

@@ -5,7 +5,8 @@ use forebay_core::selection::Selection;
 use forebay_query::Plan;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::Piece;
-use forebay_store::evaluate::{CACHED, Shown, boxes_of, gather_piece};
+use forebay_query::plan::Aggregate;
+use forebay_store::evaluate::{Shown, gather_piece};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,26 +32,15 @@ pub(crate) struct Computed {
 
 impl<B: Shown> Job<B> {
     /// Computes the answers.
-    pub(crate) fn run(mut self) -> Result<Computed> {
+    pub(crate) fn run(self) -> Result<Computed> {
         let began = Instant::now();
-        let is_alone = self.questions.len() == 1;
-        let mut answers: Vec<(usize, Option<Gathered>)> =
-            self.questions.iter().map(|(place, _, _)| (*place, None)).collect();
-        let parts = std::mem::take(&mut self.parts);
-        // Of what fits the cache all questions are answered before the next elements are looked at.
-        let in_cache = |part: Selection| if is_alone { vec![part] } else { boxes_of(&part, CACHED) };
-        for part in parts.into_iter().flat_map(in_cache) {
-            self.piece.part = part;
-            for ((_, answer), (_, plan, question)) in answers.iter_mut().zip(&self.questions) {
-                let aggregate = &plan.aggregates[usize::from(question.aggregate)];
-                let gathered = gather_piece(aggregate, question, &self.piece, &self.bytes)?;
-                match answer {
-                    Some(answer) => answer.merge(gathered),
-                    None => *answer = Some(gathered),
-                }
-            }
-        }
-        let answers = answers.into_iter().filter_map(|(place, answer)| Some((place, answer?))).collect();
-        Ok(Computed { answers, seconds: began.elapsed().as_secs_f64() })
+        let questions: Vec<(&Aggregate, &Question)> = self
+            .questions
+            .iter()
+            .map(|(_, plan, question)| (&plan.aggregates[usize::from(question.aggregate)], question))
+            .collect();
+        let answers = gather_piece(&questions, &self.piece, &self.parts, &self.bytes)?;
+        let places = self.questions.iter().map(|(place, _, _)| *place);
+        Ok(Computed { answers: places.zip(answers).collect(), seconds: began.elapsed().as_secs_f64() })
     }
 }

@@ -1,10 +1,12 @@
 //! Threads that compute for evaluations. They have the lowest priority: a simulation on the same cores goes before. (Design note 22.)
 
+use super::manners::Manners;
 use forebay_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 
 /// The lowest priority that there is.
@@ -27,6 +29,8 @@ pub(crate) struct Pool {
 struct Queue {
     jobs: Mutex<Jobs>,
     changed: Condvar,
+    /// The pool ends.
+    over: Condvar,
 }
 
 #[derive(Default)]
@@ -34,6 +38,15 @@ struct Jobs {
     waiting: VecDeque<Job>,
     are_started: bool,
     is_over: bool,
+}
+
+impl Queue {
+    /// A thread rests, unless the pool ends.
+    fn rest(&self, time: Duration) {
+        let mut jobs = self.jobs.lock();
+        let until = Instant::now() + time;
+        while !jobs.is_over && !time.is_zero() && !self.over.wait_until(&mut jobs, until).timed_out() {}
+    }
 }
 
 impl std::fmt::Debug for Queue {
@@ -92,6 +105,7 @@ impl Drop for Pool {
         jobs.waiting.clear();
         drop(jobs);
         self.queue.changed.notify_all();
+        self.queue.over.notify_all();
     }
 }
 
@@ -113,8 +127,11 @@ fn work(queue: &Queue) {
                 }
             }
         };
+        let manners = Manners::begin();
         // Whoever waits for it hears that it has failed: the thread goes on.
         let _ = catch_unwind(AssertUnwindSafe(job));
+        let rest = manners.rest();
+        queue.rest(rest);
     }
 }
 

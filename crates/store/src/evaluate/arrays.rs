@@ -1,11 +1,14 @@
 //! The elements of a piece, whose bytes can be shown.
 
-use crate::evaluate::gather::gather;
+use crate::evaluate::dense::Buffers;
+use crate::evaluate::gather::{gather, nothing};
+use crate::evaluate::units::{CACHED, boxes_of};
 use crate::evaluate::window::{FieldArray, Window};
+use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{Piece, Source};
-use forebay_query::plan::Aggregate;
+use forebay_query::plan::{Aggregate, Program};
 
 /// Bytes that can be shown for one call: in shared memory they stay as they are no longer.
 pub trait Shown {
@@ -13,19 +16,51 @@ pub trait Shown {
     fn show(&self, use_them: &mut dyn FnMut(&[u8])) -> Result<()>;
 }
 
-/// The answer to a question about an aggregate, of the elements of a piece: `bytes` are those of its sources. Fails as [`gather`]
-/// does.
+/// The answers to questions about aggregates, of parts of a piece: `bytes` are those of its sources. What fits the cache is read once for
+/// all questions. Fails as [`gather`] does.
 pub fn gather_piece<B: Shown>(
-    aggregate: &Aggregate,
-    question: &Question,
+    questions: &[(&Aggregate, &Question)],
     piece: &Piece,
+    parts: &[Selection],
     bytes: &[Option<B>],
-) -> Result<Gathered> {
-    let mut found = Err(Error::internal("nothing was shown"));
+) -> Result<Vec<Gathered>> {
+    let mut answers: Vec<Gathered> =
+        questions.iter().map(|(aggregate, question)| nothing(aggregate, question)).collect::<Result<_>>()?;
+    let mut gathered = Err(Error::internal("nothing was shown"));
     with_all(&piece.sources, bytes, Vec::new(), &mut |arrays| {
-        found = gather(aggregate, question, &Window::of(piece, arrays));
+        let window = Window::of(piece, arrays);
+        gathered = parts.iter().try_for_each(|part| {
+            let window = Window { part: part.clone(), ..window.clone() };
+            gather_all(questions, &window, &mut answers)
+        });
     })?;
-    found
+    gathered.map(|()| answers)
+}
+
+/// Takes the answers of a window in.
+fn gather_all(
+    questions: &[(&Aggregate, &Question)],
+    window: &Window<'_>,
+    answers: &mut [Gathered],
+) -> Result<()> {
+    let programs: Vec<&Program> = questions.iter().map(|(aggregate, _)| &aggregate.program).collect();
+    let mut buffers = Buffers::default();
+    let units = boxes_of(&window.part, CACHED);
+    let first = units.first().map(|part| Window { part: part.clone(), ..window.clone() });
+    let is_copied = first.is_some_and(|first| buffers.dense(&first, &programs).is_some());
+    if let ([(aggregate, question)], [answer], false) = (questions, &mut *answers, is_copied) {
+        answer.merge(gather(aggregate, question, window)?);
+        return Ok(());
+    }
+    for part in units {
+        let unit = Window { part, ..window.clone() };
+        let dense = buffers.dense(&unit, &programs);
+        let shown = dense.as_ref().unwrap_or(&unit);
+        for ((aggregate, question), answer) in questions.iter().zip(answers.iter_mut()) {
+            answer.merge(gather(aggregate, question, shown)?);
+        }
+    }
+    Ok(())
 }
 
 /// Shows the arrays of all fields together.

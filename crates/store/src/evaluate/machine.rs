@@ -64,6 +64,8 @@ pub(super) struct Machine<'p> {
     i64s: Registers<'p, i64>,
     u64s: Registers<'p, u64>,
     masks: Registers<'p, u8>,
+    /// By the instruction: whether it is a scalar that is beyond its lane.
+    beyond: Vec<bool>,
 }
 
 /// What a chunk gave: the first element of it whose integer is beyond its type, if one is.
@@ -81,7 +83,7 @@ impl<'p> Machine<'p> {
             let slot = || Slot { computed: vec![T::default(); CHUNK], lying: None };
             (0..count).map(|_| slot()).collect()
         }
-        Ok(Machine {
+        let mut machine = Machine {
             program,
             inputs,
             actions,
@@ -91,7 +93,16 @@ impl<'p> Machine<'p> {
             i64s: registers(counts[Lane::I64 as usize]),
             u64s: registers(counts[Lane::U64 as usize]),
             masks: registers(counts[Lane::Mask as usize]),
-        })
+            beyond: vec![false; program.instructions.len()],
+        };
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            if let (Op::Input(input), Action::Plain) = (instruction.op, machine.actions[index]) {
+                let beyond =
+                    machine.input(machine.places[index], instruction.lane, &inputs[usize::from(input)])?;
+                machine.beyond[index] = beyond.is_some();
+            }
+        }
+        Ok(machine)
     }
 
     pub(super) fn f64s(&self, register: Register) -> &[f64] {
@@ -159,9 +170,8 @@ impl<'p> Machine<'p> {
                         }
                         None
                     }
-                    Op::Input(input) => {
-                        self.input(place, instruction.lane, &self.inputs[usize::from(input)])?
-                    }
+                    // Its register was filled before the first chunk.
+                    Op::Input(_) => self.beyond[index].then_some(0),
                     op => match instruction.lane {
                         Lane::F64 => self.on_f64(op, place, count)?,
                         Lane::F32 => self.on_f32(op, place, count)?,
@@ -395,11 +405,19 @@ fn places(program: &Program, actions: &[Action]) -> (Vec<usize>, [usize; 5]) {
     for (index, operands) in operands.iter().enumerate() {
         operands.iter().for_each(|operand| last_use[operand.index()] = index);
     }
-    // What a chunk gives is needed behind the last instruction.
+    // Scalars are filled once; what a chunk gives is needed behind the last instruction.
+    let scalars = (0..count).filter(|index| matches!(program.instructions[*index].op, Op::Input(_)));
+    scalars.for_each(|index| last_use[index] = count);
     program.value.into_iter().chain(program.mask).for_each(|register| last_use[register.index()] = count);
     let mut free: [Vec<usize>; 5] = Default::default();
     let (mut places, mut counts) = (Vec::with_capacity(count), [0; 5]);
+    // Nothing else may be in the register of a scalar before that comes: those have their own.
     for (index, instruction) in program.instructions.iter().enumerate() {
+        if matches!(instruction.op, Op::Input(_)) && actions[index] == Action::Plain {
+            places.push(counts[instruction.lane as usize]);
+            counts[instruction.lane as usize] += 1;
+            continue;
+        }
         if actions[index] == Action::Nothing {
             places.push(0);
             continue;

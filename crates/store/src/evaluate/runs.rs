@@ -51,6 +51,11 @@ impl Runs {
         Runs { part: part.clone(), outer, length, step, at: [0; MAX_NDIM], within: 0, is_done }
     }
 
+    /// How many elements lie side by side.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Fills a chunk of at most so many elements with segments of the next ones; how many elements they have, none behind the last.
     pub(super) fn next_chunk(&mut self, most: usize, segments: &mut Vec<Segment>) -> usize {
         segments.clear();

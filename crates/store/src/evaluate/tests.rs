@@ -1,5 +1,6 @@
 //! Against the same answers in the plainest way.
 
+use super::dense::Buffers;
 use super::{FieldArray, Window, gather};
 use forebay_core::contract::{Association, Field};
 use forebay_core::dtype::Dtype;
@@ -139,6 +140,10 @@ fn compare(
         block: None,
     };
     let found = gather(aggregate, question, &window).unwrap();
+    let mut buffers = Buffers::default();
+    if let Some(dense) = buffers.dense(&window, &[&aggregate.program]) {
+        assert_eq!(gather(aggregate, question, &dense).unwrap(), found, "{text}: copied side by side");
+    }
     match (&found.partial, &plain.partial) {
         (Err(found), Err(plain)) => assert_eq!(found.kind, plain.kind, "{text}"),
         (Ok(Partial::Squares(a)), Ok(Partial::Squares(b))) => check_near(a.to_f64(), b.to_f64(), text),

@@ -92,10 +92,15 @@ impl<'a> FieldArray<'a> {
 }
 
 impl FieldArray<'_> {
+    /// Whether its bytes are all there.
+    pub(super) fn is_filled(&self) -> bool {
+        let volume = self.shape.iter().try_fold(self.dtype.size() as u64, |volume, n| volume.checked_mul(*n));
+        volume == Some(self.bytes.len() as u64)
+    }
+
     /// Whether it holds all elements of a selection, or all neighbours of them.
     fn holds(&self, part: &Selection, shift: Option<Shift>) -> bool {
-        let volume = self.shape.iter().try_fold(self.dtype.size() as u64, |volume, n| volume.checked_mul(*n));
-        if volume != Some(self.bytes.len() as u64) || self.shape.len() != part.shape.len() {
+        if !self.is_filled() || self.shape.len() != part.shape.len() {
             return false;
         }
         part.volume() == 0

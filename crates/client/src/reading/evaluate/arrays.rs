@@ -6,6 +6,7 @@ use crate::reading::seen::SeenBlock;
 use crate::reading::step::Step;
 use forebay_core::Result;
 use forebay_core::contract::Field;
+use forebay_core::selection::Selection;
 use forebay_query::decide::decide;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{Held, Piece, Source};
@@ -29,8 +30,10 @@ pub(super) fn answer_of(
     }
     let mut all = nothing(aggregate, question)?;
     known.into_iter().for_each(|known| all.merge(known));
-    for part in unread.into_iter().flat_map(|unread| unread.parts) {
-        all.merge(gather_piece(aggregate, question, &Piece { part, ..piece.clone() }, &bytes)?);
+    if !unread.is_empty() {
+        let parts: Vec<Selection> = unread.into_iter().flat_map(|unread| unread.parts).collect();
+        let read = gather_piece(&[(aggregate, question)], piece, &parts, &bytes)?;
+        read.into_iter().for_each(|read| all.merge(read));
     }
     Ok(all)
 }

@@ -81,7 +81,7 @@ impl Node {
     ) -> Result<()> {
         // Blocks are shown once for all parts.
         let bytes = Arc::new(self.bytes_of(piece, &mut running.answers.cost).await?);
-        for (parts, elements) in together(&parts) {
+        for (parts, elements) in together(&parts, questions.len() as u64) {
             let job = Job { piece: piece.clone(), parts, bytes: bytes.clone(), questions: questions.clone() };
             self.begin_job(running, job, elements).await?;
         }
@@ -187,13 +187,14 @@ impl Running {
     }
 }
 
-/// Parts of a piece, as many together as are worth a job; and how many elements these are.
-fn together(parts: &[Selection]) -> Vec<(Vec<Selection>, u64)> {
+/// Parts of a piece, as many together as are worth a job that answers so many questions; and how many elements these are.
+fn together(parts: &[Selection], questions: u64) -> Vec<(Vec<Selection>, u64)> {
+    let most = [JOB, COPIED].into_iter().find(|most| most * questions <= JOB).unwrap_or(CACHED);
     let mut jobs: Vec<(Vec<Selection>, u64)> = Vec::new();
-    for part in parts.iter().flat_map(|part| boxes_of(part, JOB)) {
+    for part in parts.iter().flat_map(|part| boxes_of(part, most)) {
         let volume = part.volume();
         match jobs.last_mut() {
-            Some((parts, elements)) if *elements + volume <= JOB => {
+            Some((parts, elements)) if *elements + volume <= most => {
                 parts.push(part);
                 *elements += volume;
             }
