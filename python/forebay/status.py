@@ -399,7 +399,9 @@ class FieldMatch(TypedDict):
     region: str | None
     """The part of it that is needed, as NumPy writes it; null: all."""
     statistics: str | None
-    """`along`: those of blocks and field, with the data; `alone`: those of the field, and no data."""
+    """`along`: those of blocks and field, with the data; `alone`: those of the field, and no data;
+    `extremes`: the smallest and the largest of blocks and tiles, with the data, as subscriptions need
+    them."""
     bytes: int | None
     """How many bytes that is at a step, without ghosts; null if the field has no global shape."""
     last: int | None

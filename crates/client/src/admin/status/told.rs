@@ -459,7 +459,8 @@ pub struct FieldMatch {
     pub apart: Option<u64>,
     /// The part of it that is needed, as NumPy writes it; null: all.
     pub region: Option<String>,
-    /// `along`: those of blocks and field, with the data; `alone`: those of the field, and no data.
+    /// `along`: those of blocks and field, with the data; `alone`: those of the field, and no data; `extremes`: the
+    /// smallest and the largest of blocks and tiles, with the data, as subscriptions need them.
     pub statistics: Option<String>,
     /// How many bytes that is at a step, without ghosts; null if the field has no global shape.
     pub bytes: Option<u64>,
