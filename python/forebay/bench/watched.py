@@ -412,7 +412,8 @@ def slowdown(options: argparse.Namespace, report: Report) -> None:
         steps, edge, step_ms = (20, 24, 5.0) if options.quick else (60, 96, 40.0)
         plain = Program(find("grayscott-plain", bins), mpiexec)
         load = calibrate(plain, Load(2, edge, steps), step_ms, scratch)
-        group = stack.enter_context(forebay_side.local_group(servers=2))
+        # As much as steps that wait take in a long run, too.
+        group = stack.enter_context(forebay_side.local_group(servers=2, budget=16 * load.step_bytes))
         program = Program(find("grayscott", bins), mpiexec, ("--group", group.path))
 
         evaluated: Samples = []
