@@ -122,7 +122,7 @@ fn seed_block_stats() -> BlockStats {
     let (min, max) = (Value::Float(-1.0), Value::Float(2.0));
     let extremes = Some(Extremes { min, max, min_at: 2, max_at: 0 });
     let moments = Some(Moments { sum: Sum::Float(3.0, 0.0), m2: 0.5 });
-    BlockStats { extremes, count: 4, nan: 1, moments, tiles: Box::default() }
+    BlockStats { extremes, count: 13, nan: 1, moments, tiles: Box::default() }
 }
 
 /// A part of a field every so many steps.
