@@ -113,6 +113,12 @@ module forebay
    integer, parameter, public :: FB_STATS_NONE = 0, FB_STATS_ALONG = 1, FB_STATS_ALONE = 2
    integer, parameter, public :: FB_HOLES_REFUSED = 0, FB_HOLES_LEFT = 1
    integer, parameter, public :: FB_OUTCOME_STAGED = 0, FB_OUTCOME_UNDEMANDED = 1, FB_OUTCOME_DROPPED = 2
+   integer, parameter, public :: FB_ON_EACH = 0, FB_ON_RISE = 1, FB_ON_FALL = 2, FB_ON_BOTH = 3
+   integer, parameter, public :: FB_MISSING_SKIP = 0, FB_MISSING_RESET = 1
+   integer, parameter, public :: FB_BEGIN_RESUME = 0, FB_BEGIN_NEXT = 1, FB_BEGIN_FIRST = 2, FB_BEGIN_AFTER = 3
+   integer, parameter, public :: FB_TURN_UNKNOWN = 0, FB_TURN_ROSE = 1, FB_TURN_HOLDS = 2, FB_TURN_FELL = 3
+   integer, parameter, public :: FB_VALUE_UNKNOWN = 0, FB_VALUE_NUMBER = 1, FB_VALUE_CONDITION = 2, FB_VALUE_PLACE = 3
+   integer, parameter, public :: FB_CHANGE_PAUSE = 0, FB_CHANGE_RESUME = 1, FB_CHANGE_REMOVE = 2
    ! end of what is generated
 
    integer, parameter :: max_ndim = 8, name_room = 256
@@ -159,6 +165,38 @@ module forebay
    type, public :: fb_admin
       private
       type(c_ptr) :: handle = c_null_ptr
+   end type
+   ! What an expression gives, or one of the values of an event.
+   type, public :: fb_value
+      character(:), allocatable :: label               ! of an event's: the binding's name, or the aggregate as a text
+      integer :: kind = FB_VALUE_UNKNOWN               ! FB_VALUE_...
+      real(real64) :: number = 0                       ! a condition as 0 or 1
+      logical :: is_integer = .false.
+      integer(int64) :: integer = 0                    ! the nearest integer of 64 bits
+      integer(int64) :: nan = 0                        ! how many of the elements were no numbers
+      logical :: has_place = .false.                   ! whether what follows means anything
+      integer(int64), allocatable :: index(:)          ! in the global array, in Fortran's order, counted from 1
+      integer :: level = 0                             ! its refinement level
+      logical :: in_block = .false.                    ! whether `index` counts in a block that has no place in a global array
+      integer :: rank = 0                              ! then: who put that block,
+      integer(int64) :: block = 0                      ! and its number
+   end type
+   ! An expression that the servers watch from step to step.
+   type, public :: fb_subscription
+      private
+      type(c_ptr) :: handle = c_null_ptr
+   end type
+   ! What happened.  It holds its step until that is taken, or until it is released.
+   type, public :: fb_event
+      integer :: turn = FB_TURN_UNKNOWN                ! FB_TURN_...; unknown: `why` says why
+      integer(int64) :: number = 0, run = 0, step = 0  ! its number among the subscription's events, from 1 on; the step
+      real(real64) :: time = 0                         ! physical time; not a number if the producer gave none
+      integer(int64) :: episode = 0, first = 0         ! the number of the episode, and the step at which it began
+      integer(int64) :: missing = 0                    ! how many evaluations of the episode gave nothing known
+      integer(int64) :: missed = 0                     ! how many events before it were forgotten before they could be told
+      type(fb_value), allocatable :: values(:)         ! the bindings and aggregates
+      character(:), allocatable :: why
+      type(c_ptr), private :: handle = c_null_ptr
    end type
    ! A name of a dimension.
    type, public :: fb_label
@@ -226,6 +264,9 @@ module forebay
    public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
    public :: fb_step_row_count, fb_get_rows_address, fb_view_bounds, fb_rank_bounds, fb_put_rank_bounds, fb_step_rank_bounds
    public :: fb_stream_open, fb_stream_steps, fb_stream_latest, fb_stream_at, fb_stream_close
+   public :: fb_step_evaluate, fb_subscribe, fb_subscription_name, fb_subscription_wait_active, fb_subscription_cursor
+   public :: fb_subscription_change, fb_subscription_close, fb_event_next, fb_event_step, fb_event_release
+   public :: fb_admin_subscriptions, fb_admin_change_subscription
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
    public :: fb_admin_open, fb_admin_status, fb_admin_contracts, fb_admin_add_servers, fb_admin_remove_server, fb_admin_heal
    public :: fb_admin_create_pipeline, fb_admin_destroy_pipeline, fb_admin_shutdown, fb_admin_close
@@ -2208,6 +2249,262 @@ contains
       call told(c_stream_close(handle), stat, errmsg)
    end subroutine
 
+   ! ---- expressions and subscriptions ---------------------------------------------------------
+
+   ! What an expression gives at a step: a number, a condition, or a place, as docs/expressions.md and fb_step_evaluate in forebay.h
+   ! say.  Dimensions without a name stand in C's order there, Fortran's last one first, and count from 0: U[x=0] is safe.
+   subroutine fb_step_evaluate(step, text, value, stat, errmsg)
+      type(fb_step), intent(in) :: step
+      character(*), intent(in) :: text
+      type(fb_value), intent(out) :: value
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_value) :: found
+      integer(c_int) :: result
+      found%struct_size = c_sizeof(found)
+      result = c_step_evaluate(step%handle, c_text(text), found)
+      if (result == FB_OK) value = fortran_value(found)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! A value as Fortran has it.
+   function fortran_value(found) result(value)
+      type(c_value), intent(in) :: found
+      type(fb_value) :: value
+      integer :: n
+      n = found%ndim
+      value%label = ''
+      if (c_associated(found%label)) value%label = fortran_text(found%label)
+      value%kind = found%kind
+      value%number = found%number
+      value%is_integer = found%is_integer /= 0
+      value%integer = found%integer
+      value%nan = found%nan
+      value%has_place = found%has_place /= 0
+      allocate (value%index(n))
+      value%index(:) = found%index(n:1:-1) + 1
+      value%level = found%level
+      value%in_block = found%in_block /= 0
+      value%rank = found%rank
+      value%block = found%block
+   end function
+
+   ! Has the servers watch for something, from the next step on, and returns at once, as fb_subscribe in forebay.h says.
+   !    name: unique in its stream; by default one that nobody else has
+   !    stream: of fields that the text names without one
+   !    every: at every so many of the steps at which its fields are offered (default 1)
+   !    on: FB_ON_...: at which evaluations there are events
+   !    limit, expires: it ends after so many events, or seconds; by default never
+   !    missing: FB_MISSING_...: what evaluations are that give nothing known
+   !    keep: whether it goes on without anybody who listens
+   !    keep_before, keep_after: with one of them: keeps the step of each event, so many before it and so many after it
+   !    hold: for how many seconds an event holds its step for those who have not taken it (default 30)
+   !    begin, after: FB_BEGIN_...: with which event to begin; with FB_BEGIN_AFTER the number of the one before
+   !    window: how many events may be held at once (default 4)
+   !    group, timeout, transport: as of fb_consumer_open
+   subroutine fb_subscribe(subscription, text, name, stream, every, on, limit, expires, missing, keep, keep_before, keep_after, &
+      hold, begin, after, window, group, timeout, transport, stat, errmsg)
+      type(fb_subscription), intent(out) :: subscription
+      character(*), intent(in) :: text
+      character(*), intent(in), optional :: name, stream, group, transport
+      integer, intent(in), optional :: every, on, missing, keep_before, keep_after, hold, begin, window
+      integer(int64), intent(in), optional :: limit, after
+      real(real64), intent(in), optional :: expires, timeout
+      logical, intent(in), optional :: keep
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable, target :: name_c, stream_c, group_c, transport_c
+      type(c_subscription_options) :: options
+      options%struct_size = c_sizeof(options)
+      if (present(name)) then
+         name_c = c_text(name); options%name = c_loc(name_c)
+      end if
+      if (present(stream)) then
+         stream_c = c_text(stream); options%stream = c_loc(stream_c)
+      end if
+      if (present(group)) then
+         group_c = c_text(group); options%group = c_loc(group_c)
+      end if
+      if (present(transport)) then
+         transport_c = c_text(transport); options%transport = c_loc(transport_c)
+      end if
+      if (present(every)) options%every = every
+      if (present(on)) options%on = on
+      if (present(limit)) options%limit = limit
+      if (present(expires)) options%expires = expires
+      if (present(missing)) options%missing = missing
+      options%keep = yes(keep)
+      if (present(keep_before) .or. present(keep_after)) options%keep_around = 1
+      if (present(keep_before)) options%keep_before = keep_before
+      if (present(keep_after)) options%keep_after = keep_after
+      if (present(hold)) options%hold = hold
+      if (present(begin)) options%begin = begin
+      if (present(after)) options%after = after
+      if (present(window)) options%window = window
+      if (present(timeout)) options%timeout = timeout
+      call told(c_subscribe(options, c_text(text), subscription%handle), stat, errmsg)
+   end subroutine
+
+   ! Its name, which was given or made up; empty after an error.
+   function fb_subscription_name(subscription, stat, errmsg) result(name)
+      type(fb_subscription), intent(in) :: subscription
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: name
+      type(c_ptr) :: found
+      integer(c_int) :: result
+      result = c_subscription_name(subscription%handle, found)
+      name = ''
+      if (result == FB_OK) name = fortran_text(found)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Waits until the servers have agreed from which step on it watches: `run` is 0 if there is no run yet.
+   subroutine fb_subscription_wait_active(subscription, run, step, stat, errmsg)
+      type(fb_subscription), intent(in) :: subscription
+      integer(int64), intent(out), optional :: run, step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int64_t) :: of_run, from
+      integer(c_int) :: result
+      of_run = 0
+      from = 0
+      result = c_subscription_wait_active(subscription%handle, of_run, from)
+      if (present(run)) run = of_run
+      if (present(step)) step = from
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! The number of the event behind which it goes on: the last one that came.
+   subroutine fb_subscription_cursor(subscription, number, stat, errmsg)
+      type(fb_subscription), intent(in) :: subscription
+      integer(int64), intent(out) :: number
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      number = 0
+      call told(c_subscription_cursor(subscription%handle, number), stat, errmsg)
+   end subroutine
+
+   ! Pauses, resumes or removes it: FB_CHANGE_...
+   subroutine fb_subscription_change(subscription, change, stat, errmsg)
+      type(fb_subscription), intent(in) :: subscription
+      integer, intent(in) :: change
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call told(c_subscription_change(subscription%handle, int(change, c_int)), stat, errmsg)
+   end subroutine
+
+   ! Waits for the next event; false when the subscription has ended, which `stat` tells as FB_ENDED, and after an error.  Without a
+   ! `timeout` (seconds) it waits as long as it takes.  What is not known is told in between, with FB_TURN_UNKNOWN: look at the turn.
+   logical function fb_event_next(subscription, event, timeout, stat, errmsg) result(found)
+      type(fb_subscription), intent(in) :: subscription
+      type(fb_event), intent(out) :: event
+      real(real64), intent(in), optional :: timeout
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      result = c_event_next(subscription%handle, own_timeout(timeout), event%handle)
+      if (result == FB_OK) result = describe_event(event)
+      found = result == FB_OK
+      if (result == FB_ENDED) then
+         if (present(stat)) stat = FB_ENDED
+         return
+      end if
+      call told(result, stat, errmsg)
+   end function
+
+   ! Fills in what is told of an event.
+   integer(c_int) function describe_event(event) result(result)
+      type(fb_event), intent(inout) :: event
+      type(c_event_info) :: info
+      type(c_value) :: found
+      integer(c_int64_t) :: i
+      info%struct_size = c_sizeof(info)
+      result = c_event_info_get(event%handle, info)
+      if (result /= FB_OK) return
+      event%turn = info%turn
+      event%number = info%number
+      event%run = info%run
+      event%step = info%step
+      event%time = info%time
+      event%episode = info%episode
+      event%first = info%first
+      event%missing = info%missing
+      event%missed = info%missed
+      event%why = ''
+      if (c_associated(info%why)) event%why = fortran_text(info%why)
+      allocate (event%values(info%values_count))
+      do i = 1, size(event%values)
+         found%struct_size = c_sizeof(found)
+         result = c_event_value(event%handle, i - 1, found)
+         if (result /= FB_OK) return
+         event%values(i) = fortran_value(found)
+      end do
+   end function
+
+   ! Takes its step out of an event: it is released with fb_step_release, also after the event.  FB_DROPPED if it is held no
+   ! longer, FB_CLOSED if it was taken before.
+   subroutine fb_event_step(event, step, stat, errmsg)
+      type(fb_event), intent(in) :: event
+      type(fb_step), intent(out) :: step
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int) :: result
+      result = c_event_step(event%handle, step%handle)
+      if (result == FB_OK) result = describe_step(step)
+      call told(result, stat, errmsg)
+   end subroutine
+
+   ! Frees the handle of an event, and releases its step unless that was taken.
+   subroutine fb_event_release(event, stat, errmsg)
+      type(fb_event), intent(inout) :: event
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = event%handle
+      event%handle = c_null_ptr
+      call told(c_event_release(handle), stat, errmsg)
+   end subroutine
+
+   ! Listens no more, and frees the handle.  The subscription goes on if it is to be kept, or others listen to it.
+   subroutine fb_subscription_close(subscription, stat, errmsg)
+      type(fb_subscription), intent(inout) :: subscription
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: handle
+      handle = subscription%handle
+      subscription%handle = c_null_ptr
+      call told(c_subscription_close(handle), stat, errmsg)
+   end subroutine
+
+   ! All subscriptions of a group, as JSON (docs/status.md, SubscriptionStatus); empty after an error.
+   function fb_admin_subscriptions(admin, stat, errmsg) result(json)
+      type(fb_admin), intent(in) :: admin
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:), allocatable :: json
+      type(c_ptr) :: given
+      integer(c_int) :: result
+      result = c_admin_subscriptions(admin%handle, given)
+      json = ''
+      if (result == FB_OK) json = owned_text(given)
+      call told(result, stat, errmsg)
+   end function
+
+   ! Pauses, resumes or removes a subscription, whoever has made it: FB_CHANGE_...  `stream` is needed only where several streams
+   ! have one of the name.
+   subroutine fb_admin_change_subscription(admin, name, change, stream, stat, errmsg)
+      type(fb_admin), intent(in) :: admin
+      character(*), intent(in) :: name
+      integer, intent(in) :: change
+      character(*), intent(in), optional :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(:, c_char), allocatable :: stream_c
+      if (present(stream)) stream_c = c_text(stream)
+      call told(c_admin_change_subscription(admin%handle, c_text(name), stream_c, int(change, c_int)), stat, errmsg)
+   end subroutine
+
    ! ---- administration ------------------------------------------------------------------------
 
    ! What the servers say of themselves, of streams and of pipelines, as JSON (docs/status.md); empty after an error.
@@ -2289,15 +2586,16 @@ contains
 
    ! Gives every server a worker that runs `code`, 'FILE.py:CLASS', and waits until all are ready.  `stream` is by default
    ! the one that the class names, or the only one that the group has; `config` is JSON; `python` the Python to run it with.
-   ! With `driven` it runs when ranks say so, through fb_pipeline_open.  Needs the command forebay.
-   subroutine fb_admin_create_pipeline(admin, name, code, stream, config, python, driven, stat, errmsg)
+   ! With `driven` it runs when ranks say so, through fb_pipeline_open; with `on` at the events of the subscription of that name.
+   ! Needs the command forebay.
+   subroutine fb_admin_create_pipeline(admin, name, code, stream, config, python, driven, on, stat, errmsg)
       type(fb_admin), intent(in) :: admin
       character(*), intent(in) :: name, code
-      character(*), intent(in), optional :: stream, config, python
+      character(*), intent(in), optional :: stream, config, python, on
       logical, intent(in), optional :: driven
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      character(:, c_char), allocatable, target :: name_c, code_c, stream_c, config_c, python_c
+      character(:, c_char), allocatable, target :: name_c, code_c, stream_c, config_c, python_c, on_c
       type(c_pipeline_options) :: options
       options%struct_size = c_sizeof(options)
       name_c = c_text(name); options%name = c_loc(name_c)
@@ -2310,6 +2608,9 @@ contains
       end if
       if (present(python)) then
          python_c = c_text(python); options%python = c_loc(python_c)
+      end if
+      if (present(on)) then
+         on_c = c_text(on); options%on = c_loc(on_c)
       end if
       options%driven = yes(driven)
       call told(c_admin_create_pipeline(admin%handle, options), stat, errmsg)

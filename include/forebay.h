@@ -41,6 +41,14 @@
  *       +-- fb_step_release
  *     fb_stream_close
  *
+ * Asking for a value, and watching for what matters (docs/expressions.md):
+ *     fb_step_evaluate               what an expression gives at a step
+ *     fb_subscribe                   the servers evaluate it at each step
+ *       +-> fb_event_next            waits for the next event
+ *       |     fb_event_info_get, fb_event_value, fb_event_step
+ *       +-- fb_event_release
+ *     fb_subscription_close
+ *
  * and to look after a group, from anywhere:
  *
  *     fb_admin_open
@@ -240,6 +248,51 @@ enum {
     FB_OUTCOME_STAGED = 0,     /* a server holds it */
     FB_OUTCOME_UNDEMANDED = 1, /* nothing wants it: it was not copied */
     FB_OUTCOME_DROPPED = 2     /* there was no room, and the policy is to go on: readers see a gap */
+};
+
+/* At which evaluations a subscription has events. */
+enum {
+    FB_ON_EACH = 0, /* the default: at each at which it holds */
+    FB_ON_RISE = 1, /* at the first of an episode */
+    FB_ON_FALL = 2, /* at the first after one */
+    FB_ON_BOTH = 3  /* at both */
+};
+
+/* What evaluations of a subscription are that give nothing known. */
+enum {
+    FB_MISSING_SKIP = 0,  /* the default: they take no part */
+    FB_MISSING_RESET = 1  /* they count as if it did not hold */
+};
+
+/* With which event of a subscription a subscriber begins. */
+enum {
+    FB_BEGIN_RESUME = 0, /* the default: after the last one with which a subscriber has finished */
+    FB_BEGIN_NEXT = 1,   /* the next one */
+    FB_BEGIN_FIRST = 2,  /* the first that is remembered */
+    FB_BEGIN_AFTER = 3   /* the one after that of a number */
+};
+
+/* What an event tells. */
+enum {
+    FB_TURN_UNKNOWN = 0, /* whether it holds is not known at this step: told once for each sort of reason */
+    FB_TURN_ROSE = 1,    /* it holds, at the first evaluation of an episode */
+    FB_TURN_HOLDS = 2,   /* it holds, at a later one */
+    FB_TURN_FELL = 3     /* the episode is over */
+};
+
+/* What a value is. */
+enum {
+    FB_VALUE_UNKNOWN = 0,   /* not known */
+    FB_VALUE_NUMBER = 1,
+    FB_VALUE_CONDITION = 2, /* 0 or 1 */
+    FB_VALUE_PLACE = 3      /* where an extreme lies */
+};
+
+/* What is done with a subscription. */
+enum {
+    FB_CHANGE_PAUSE = 0,  /* nothing is evaluated until it is resumed */
+    FB_CHANGE_RESUME = 1, /* it goes on with the next step */
+    FB_CHANGE_REMOVE = 2  /* it ends, for all who listen */
 };
 /* end of what is generated */
 
@@ -925,8 +978,9 @@ typedef struct fb_pipeline_options {
     int32_t driven;      /* 1: it runs when ranks say so, through a handle, instead of on each closed step (default
                           * 0) */
     int32_t reserved;    /* 0 */
+    const char *on;      /* the name of a subscription at whose events it runs; NULL: on each closed step */
 } fb_pipeline_options;
-#define FB_PIPELINE_OPTIONS_INIT { sizeof(fb_pipeline_options), NULL, NULL, NULL, NULL, NULL, 0, 0 }
+#define FB_PIPELINE_OPTIONS_INIT { sizeof(fb_pipeline_options), NULL, NULL, NULL, NULL, NULL, 0, 0, NULL }
 /* end of what is generated */
 
 /* Finds a group, to look after it. Each call then connects for itself. *admin is NULL on failure. */
@@ -994,6 +1048,138 @@ int fb_stream_at(fb_stream *stream, uint64_t run, uint64_t number, fb_step **ste
 /* Frees the handle. NULL is allowed. */
 int fb_stream_close(fb_stream *stream);
 
+/* ---- expressions and subscriptions ------------------------------------------------------------ */
+
+/* A subscription that this process listens to; one of its events. */
+typedef struct fb_subscription fb_subscription;
+typedef struct fb_event fb_event;
+
+/* generated from interface/forebay.toml: struct value */
+/* What an expression gives, or one of the values of an event. */
+typedef struct fb_value {
+    uint64_t struct_size;
+    const char *label;   /* of an event's: the binding's name, or the aggregate as a text; valid until the event is
+                          * released. Else NULL */
+    int32_t kind;        /* FB_VALUE_...: of which kind it is */
+    int32_t is_integer;  /* 1: a number that is an integer, which `integer` has exactly if it has 64 bits (default
+                          * 0) */
+    double number;       /* a number as a double; a condition as 0 or 1 */
+    int64_t integer;     /* the nearest integer of 64 bits */
+    uint64_t nan;        /* how many of the elements were no numbers */
+    int32_t has_place;   /* 1: an extreme lies at `index`; 0: it has no place, and what follows is 0 (default 0) */
+    uint32_t ndim;       /* of `index` */
+    uint32_t level;      /* its refinement level */
+    int32_t in_block;    /* 1: `index` counts in the interior of a block that has no place in a global array
+                          * (default 0) */
+    uint32_t rank;       /* with that: who put the block */
+    int32_t reserved;    /* 0 */
+    uint64_t block;      /* and its number */
+    uint64_t index[8];   /* in the global array, or in the block */
+} fb_value;
+#define FB_VALUE_INIT { sizeof(fb_value), NULL, FB_VALUE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct subscription_options */
+/* How to make a subscription. */
+typedef struct fb_subscription_options {
+    uint64_t struct_size;
+    const char *group;      /* as in fb_consumer_options */
+    double timeout;         /* seconds that making it may take (default 30) */
+    const char *transport;  /* as in fb_consumer_options, for the data of its events */
+    const char *name;       /* unique in its stream; NULL: one that nobody else has. If there is one that watches
+                             * for the same, that goes on; FB_CONFLICT if one of the name watches for something
+                             * else */
+    const char *stream;     /* the stream of fields that the text names without one, or NULL */
+    uint32_t every;         /* at every so many of the steps at which its fields are offered (default 1) */
+    int32_t on;             /* FB_ON_...: at which evaluations there are events */
+    uint64_t limit;         /* it ends after so many events; 0: never (default 0) */
+    double expires;         /* it ends after so many seconds; 0: never (default 0) */
+    int32_t missing;        /* FB_MISSING_... */
+    int32_t keep;           /* 1: it goes on without anybody who listens, also when this process has ended; 0: it
+                             * ends half a minute after that (default 0) */
+    int32_t keep_around;    /* 1: keeps the step of each event and those around it in the servers' memory, 128 at
+                             * most, the latest: fb_stream_at reads them (default 0) */
+    uint32_t keep_before;   /* with that: so many steps before it (default 0) */
+    uint32_t keep_after;    /* and so many after it (default 0) */
+    uint32_t hold;          /* for how many seconds an event holds its step for those who have not taken it
+                             * (default 30) */
+    int32_t begin;          /* FB_BEGIN_...: with which event to begin, where there is one of the name already */
+    uint32_t window;        /* how many events may be held at once, 1 to 1024 (default 4) */
+    uint64_t after;         /* with FB_BEGIN_AFTER: the number of the event before, as fb_subscription_cursor tells
+                             * (default 0) */
+} fb_subscription_options;
+#define FB_SUBSCRIPTION_OPTIONS_INIT \
+    { sizeof(fb_subscription_options), NULL, 30.0, NULL, NULL, NULL, 1, FB_ON_EACH, 0, 0.0, FB_MISSING_SKIP, 0, 0, \
+      0, 0, 30, FB_BEGIN_RESUME, 4, 0 }
+/* end of what is generated */
+
+/* generated from interface/forebay.toml: struct event_info */
+/* What is told of an event. */
+typedef struct fb_event_info {
+    uint64_t struct_size;
+    int32_t turn;           /* FB_TURN_... */
+    uint32_t values_count;  /* how many values it has */
+    uint64_t number;        /* its number among the events of the subscription, from 1 on; 0 where nothing is known */
+    uint64_t run;
+    uint64_t step;
+    double time;            /* physical time; not a number if the producer gave none */
+    uint64_t episode;       /* the number of the episode, from 1 on */
+    uint64_t first;         /* the step at which the episode began */
+    uint64_t missing;       /* how many evaluations of the episode gave nothing known */
+    uint64_t missed;        /* how many events before it were forgotten before this subscriber could be told of
+                             * them */
+    int32_t has_step;       /* 1: its step is held, and not taken yet (default 0) */
+    int32_t reserved;       /* 0 */
+    const char *why;        /* with FB_TURN_UNKNOWN: why it is not known; else NULL. Valid until the event is
+                             * released */
+} fb_event_info;
+#define FB_EVENT_INFO_INIT { sizeof(fb_event_info), FB_TURN_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+/* end of what is generated */
+
+/* What an expression gives at a step: a number, a condition, or a place (docs/expressions.md).  Fields that it names without a
+ * stream are those of the step.  Where all blocks that it takes lie on this host they are read where they lie, by this process;
+ * else the servers evaluate it beside them, and nothing but the answer travels.  FB_INVALID, FB_NOT_FOUND, FB_TYPE_MISMATCH,
+ * FB_OUT_OF_BOUNDS or FB_UNSUPPORTED where the text is wrong: the message shows the column.  FB_NOT_COVERED where elements lack. */
+int fb_step_evaluate(const fb_step *step, const char *text, fb_value *value);
+
+/* Has the servers watch for something, from the next step on that begins after they have agreed on it, and returns at once: the
+ * first one of a process for a connection, the next ones for one answer.  The stream need not be there yet.  Errors as of
+ * fb_step_evaluate, as far as they are known already.  `options` may be NULL.  *subscription is NULL on failure. */
+int fb_subscribe(const fb_subscription_options *options, const char *text, fb_subscription **subscription);
+/* The subscription's name, which was given or made up; valid until the handle is closed. */
+int fb_subscription_name(const fb_subscription *subscription, const char **name);
+/* Waits until the servers have agreed from which step on it watches; 0 and 0 if there is no run yet.  `run` and `step` may be
+ * NULL. */
+int fb_subscription_wait_active(fb_subscription *subscription, uint64_t *run, uint64_t *step);
+/* The number of the event behind which it goes on, the last one that came: FB_BEGIN_AFTER goes on there in another handle.
+ * FB_NOT_FOUND before the first one with FB_BEGIN_FIRST.  Does not wait. */
+int fb_subscription_cursor(const fb_subscription *subscription, uint64_t *number);
+/* Pauses, resumes or removes it: FB_CHANGE_...  Waits for the server that coordinates the stream. */
+int fb_subscription_change(fb_subscription *subscription, int change);
+/* Waits for the next event: FB_OK, FB_ENDED when the subscription has ended and all its events were told, FB_TIMEOUT or an error.
+ * `timeout` in seconds; below 0: as long as it takes.  Each event comes once, in the order of steps, also when servers die.  What is
+ * not known is told in between, once for each sort of reason, with FB_TURN_UNKNOWN: look at the turn.  *event is NULL unless the
+ * result is FB_OK. */
+int fb_event_next(fb_subscription *subscription, double timeout, fb_event **event);
+int fb_event_info_get(const fb_event *event, fb_event_info *info);
+/* One of its values, counted from 0: what the bindings are, and the aggregates; FB_NOT_FOUND past the last one. */
+int fb_event_value(const fb_event *event, uint64_t index, fb_value *value);
+/* Takes its step out of the event: from now on it is yours, to be released with fb_step_release, also after the event.  FB_DROPPED if
+ * it is held no longer, FB_CLOSED if it was taken before. */
+int fb_event_step(fb_event *event, fb_step **step);
+/* Frees the handle of an event, and releases its step unless that was taken.  NULL is allowed. */
+int fb_event_release(fb_event *event);
+/* Listens no more, and frees the handle.  The subscription goes on if it is to be kept, or others listen to it; else it ends half a
+ * minute after that.  Events stay valid until they are released.  NULL is allowed. */
+int fb_subscription_close(fb_subscription *subscription);
+
+/* All subscriptions of a group, as JSON: what each watches for, and what has come of it (docs/status.md, SubscriptionStatus); to be
+ * freed with fb_free.  Waits for all servers. */
+int fb_admin_subscriptions(fb_admin *admin, char **json);
+/* Pauses, resumes or removes a subscription, whoever has made it: FB_CHANGE_...  `stream` is needed only where several streams have
+ * one of the name, else it may be NULL. */
+int fb_admin_change_subscription(fb_admin *admin, const char *name, const char *stream, int change);
+
 /* ---- general -------------------------------------------------------------------------------- */
 
 /* The text of the calling thread's last error; valid until its next call. Never NULL. A call that succeeds
@@ -1013,7 +1199,8 @@ const char *fb_version(void);
 /* A name that no other job has, for `job` in fb_producer_options: one rank makes it and tells the others, which
  * fb_producer_open_mpi does.  Free it with fb_free.  Does not wait. */
 int fb_new_job_name(char **name);
-/* Frees a text that fb_admin_status, fb_stream_steps, fb_space_list or fb_group_text gave. NULL is allowed. */
+/* Frees a text that fb_admin_status, fb_admin_contracts, fb_admin_subscriptions, fb_stream_steps, fb_space_list, fb_group_text or
+ * fb_new_job_name gave. NULL is allowed. */
 void fb_free(char *text);
 
 #ifdef __cplusplus

@@ -409,6 +409,29 @@ template <class T> struct View {
 
 // ---- producer ---------------------------------------------------------------------------------
 
+// Where an element lies.
+struct Place {
+    Extents index;            // in the global array; in its block if `block` is given
+    std::uint32_t level = 0;  // its refinement level
+    // Of a block that has no place in a global array: who put it, and its number.
+    std::optional<std::pair<std::uint32_t, std::uint64_t>> block = {};
+};
+
+// What an expression gives, or one of the values of an event.
+struct Value {
+    std::int32_t kind = FB_VALUE_UNKNOWN;
+    double number = 0;                         // a condition as 0 or 1
+    std::optional<std::int64_t> integer = {};  // of a number that is an integer
+    std::uint64_t nan = 0;                     // how many of the elements were no numbers
+    std::optional<Place> place = {};           // where an extreme lies
+
+    // Whether a condition holds; throws FB_TYPE_MISMATCH for what is none.
+    bool holds() const {
+        if (kind != FB_VALUE_CONDITION) throw Error(FB_TYPE_MISMATCH, "the expression gives no condition");
+        return number != 0;
+    }
+};
+
 namespace detail {
 
 inline const char *or_null(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
@@ -647,11 +670,30 @@ inline Attribute attribute(const fb_attribute &told) {
     }
 }
 
+inline Value value(const fb_value &told) {
+    Value value;
+    value.kind = told.kind;
+    value.number = told.number;
+    if (told.is_integer) value.integer = told.integer;
+    value.nan = told.nan;
+    if (told.has_place) {
+        value.place = Place{Extents(told.index, told.index + told.ndim), told.level};
+        if (told.in_block) value.place->block = {told.rank, told.block};
+    }
+    return value;
+}
+
 struct CloseSpace {
     void operator()(fb_space *space) const noexcept { fb_space_close(space); }
 };
 struct CloseStream {
     void operator()(fb_stream *stream) const noexcept { fb_stream_close(stream); }
+};
+struct CloseSubscription {
+    void operator()(fb_subscription *subscription) const noexcept { fb_subscription_close(subscription); }
+};
+struct ReleaseEvent {
+    void operator()(fb_event *event) const noexcept { fb_event_release(event); }
 };
 struct CloseAdmin {
     void operator()(fb_admin *admin) const noexcept { fb_admin_close(admin); }
@@ -1136,6 +1178,13 @@ public:
         return {found.min, found.max, found.sum, found.variance, found.count, found.nan, found.min_bits, found.max_bits};
     }
 
+    // What an expression gives at this step (docs/expressions.md): see fb_step_evaluate.
+    Value evaluate(const std::string &text) const {
+        fb_value found = FB_VALUE_INIT;
+        check(fb_step_evaluate(get(), text.c_str(), &found));
+        return detail::value(found);
+    }
+
     // How many rows a field without a global shape has: elements of its first dimension in all blocks, without ghosts.
     std::uint64_t row_count(const std::string &field) const {
         std::uint64_t count = 0;
@@ -1421,6 +1470,153 @@ private:
     std::unique_ptr<fb_stream, detail::CloseStream> handle_;
 };
 
+// ---- expressions and subscriptions -------------------------------------------------------------
+
+// How to make a subscription: see fb_subscription_options.
+struct SubscriptionOptions {
+    std::string name = {};   // unique in its stream; empty: one that nobody else has
+    std::string stream = {}; // of fields that the text names without one
+    std::uint32_t every = 1; // at every so many of the steps at which its fields are offered
+    std::int32_t on = FB_ON_EACH;
+    std::uint64_t limit = 0; // it ends after so many events; 0: never
+    double expires = 0;      // it ends after so many seconds; 0: never
+    std::int32_t missing = FB_MISSING_SKIP;
+    bool keep = false; // whether it goes on without anybody who listens
+    // Keeps the step of each event, so many steps before it and so many after it.
+    std::optional<std::pair<std::uint32_t, std::uint32_t>> keep_around = {};
+    std::uint32_t hold = 30; // for how many seconds an event holds its step for those who have not taken it
+    std::int32_t begin = FB_BEGIN_RESUME;
+    std::uint64_t after = 0;  // with FB_BEGIN_AFTER: as Subscription::cursor tells
+    std::uint32_t window = 4; // how many events may be held at once
+    std::string group = {};
+    double timeout = 30;
+    std::string transport = {}; // how the data of its events travels
+};
+
+// What happened: the step, its values, and where its extremes lie.  It holds its step until that is taken, or this goes.
+class Event {
+public:
+    explicit Event(fb_event *event) : handle_(event) {
+        check(fb_event_info_get(event, &info_));
+        for (std::uint32_t i = 0; i < info_.values_count; i++) {
+            fb_value told = FB_VALUE_INIT;
+            check(fb_event_value(event, i, &told));
+            values_.emplace(told.label, detail::value(told));
+        }
+    }
+
+    // FB_TURN_ROSE, FB_TURN_HOLDS or FB_TURN_FELL; FB_TURN_UNKNOWN: why() says why it is not known.
+    std::int32_t turn() const noexcept { return info_.turn; }
+    std::uint64_t number() const noexcept { return info_.number; }
+    std::uint64_t run() const noexcept { return info_.run; }
+    std::uint64_t step() const noexcept { return info_.step; }
+    // Physical time; `no_time`, which is not a number, if the producer gave none.
+    double time() const noexcept { return info_.time; }
+    std::uint64_t episode() const noexcept { return info_.episode; }
+    // The step at which the episode began.
+    std::uint64_t first() const noexcept { return info_.first; }
+    // How many evaluations of the episode gave nothing known.
+    std::uint64_t missing() const noexcept { return info_.missing; }
+    // How many events before it were forgotten before this process could be told of them.
+    std::uint64_t missed() const noexcept { return info_.missed; }
+    std::string why() const { return info_.why == nullptr ? "" : info_.why; }
+    // What the bindings are, by their names, and the aggregates, by their texts.
+    const std::map<std::string, Value> &values() const noexcept { return values_; }
+    // Whether its step is held, and not taken yet.
+    bool has_data() const {
+        fb_event_info now = FB_EVENT_INFO_INIT;
+        check(fb_event_info_get(get(), &now));
+        return now.has_step != 0;
+    }
+    // Takes its step, which lives on without the event.  Throws FB_DROPPED if it is held no longer, FB_CLOSED if it was taken before.
+    Step take_data() {
+        fb_step *step = nullptr;
+        check(fb_event_step(get(), &step));
+        return Step(step);
+    }
+    // For functions of forebay.h.
+    fb_event *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_event, detail::ReleaseEvent> handle_;
+    fb_event_info info_ = FB_EVENT_INFO_INIT;
+    std::map<std::string, Value> values_;
+};
+
+// An expression that the servers watch from step to step: see fb_subscribe.
+class Subscription {
+public:
+    explicit Subscription(const std::string &text, const SubscriptionOptions &options = {}) {
+        fb_subscription_options given = FB_SUBSCRIPTION_OPTIONS_INIT;
+        given.group = detail::or_null(options.group);
+        given.timeout = options.timeout;
+        given.transport = detail::or_null(options.transport);
+        given.name = detail::or_null(options.name);
+        given.stream = detail::or_null(options.stream);
+        given.every = options.every;
+        given.on = options.on;
+        given.limit = options.limit;
+        given.expires = options.expires;
+        given.missing = options.missing;
+        given.keep = options.keep ? 1 : 0;
+        if (options.keep_around) {
+            given.keep_around = 1;
+            given.keep_before = options.keep_around->first;
+            given.keep_after = options.keep_around->second;
+        }
+        given.hold = options.hold;
+        given.begin = options.begin;
+        given.after = options.after;
+        given.window = options.window;
+        fb_subscription *subscription = nullptr;
+        check(fb_subscribe(&given, text.c_str(), &subscription));
+        handle_.reset(subscription);
+    }
+
+    std::string name() const {
+        const char *name = nullptr;
+        check(fb_subscription_name(get(), &name));
+        return name;
+    }
+    // Waits until the servers have agreed from which step on it watches; none if there is no run yet.
+    std::optional<Cursor> wait_active() {
+        Cursor from;
+        check(fb_subscription_wait_active(get(), &from.run, &from.step));
+        return from.run == 0 ? std::nullopt : std::optional(from);
+    }
+    // The next event; none when the subscription has ended.  `timeout` in seconds; below 0: as long as it takes.  What is not
+    // known is told in between, with FB_TURN_UNKNOWN: look at the turn.
+    std::optional<Event> next(double timeout = -1) {
+        fb_event *event = nullptr;
+        const int result = fb_event_next(get(), timeout, &event);
+        if (result == FB_ENDED) return std::nullopt;
+        check(result);
+        return std::optional<Event>(std::in_place, event);
+    }
+    // The number of the event behind which it goes on: the last one that came.
+    std::uint64_t cursor() const {
+        std::uint64_t number = 0;
+        check(fb_subscription_cursor(get(), &number));
+        return number;
+    }
+    void pause() { check(fb_subscription_change(get(), FB_CHANGE_PAUSE)); }
+    void resume() { check(fb_subscription_change(get(), FB_CHANGE_RESUME)); }
+    void remove() { check(fb_subscription_change(get(), FB_CHANGE_REMOVE)); }
+    void close() { check(fb_subscription_close(handle_.release())); }
+    // For functions of forebay.h.
+    fb_subscription *get() const noexcept { return handle_.get(); }
+
+private:
+    std::unique_ptr<fb_subscription, detail::CloseSubscription> handle_;
+};
+
+// Has the servers watch for something, from the next step on, and returns at once: see fb_subscribe.
+inline Subscription subscribe(const std::string &text, const SubscriptionOptions &options = {}) {
+    return Subscription(text, options);
+}
+
+// ---- administration -----------------------------------------------------------------------------
+
 // A pipeline that is to be created: see fb_pipeline_options.
 struct PipelineOptions {
     std::string name, code;  // "FILE.py:CLASS"
@@ -1428,6 +1624,7 @@ struct PipelineOptions {
     std::string config = {}; // JSON; empty: {}
     std::string python = {}; // the Python to run it with; empty: the one beside the command forebay
     bool driven = false;     // run when ranks say so, through a PipelineHandle
+    std::string on = {};     // a subscription at whose events it runs; empty: at each closed step
 };
 
 // Which servers answer, and which do not.
@@ -1488,7 +1685,18 @@ public:
         given.config = detail::or_null(options.config);
         given.python = detail::or_null(options.python);
         given.driven = options.driven ? 1 : 0;
+        given.on = detail::or_null(options.on);
         check(fb_admin_create_pipeline(get(), &given));
+    }
+    // All subscriptions, as JSON (docs/status.md).
+    std::string subscriptions() {
+        char *json = nullptr;
+        check(fb_admin_subscriptions(get(), &json));
+        return std::unique_ptr<char, detail::FreeText>(json).get();
+    }
+    // Pauses, resumes or removes a subscription: FB_CHANGE_...
+    void change_subscription(const std::string &name, int change, const std::string &stream = {}) {
+        check(fb_admin_change_subscription(get(), name.c_str(), detail::or_null(stream), change));
     }
     void destroy_pipeline(const std::string &name) { check(fb_admin_destroy_pipeline(get(), name.c_str())); }
     // Ends every server of the group.

@@ -21,6 +21,7 @@ PROGRAMS = {
     "looking": ("c", "looking.c"),
     "placement": ("c", "placement.c"),
     "processes": ("c", "processes.c"),
+    "watching": ("c", "watching.c"),
     "objects": ("cpp", "objects.cpp"),
     "turned": ("fortran", "turned.f90"),
 }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support import native
 from support.commands import FOREBAY
 from support.sessions import producer
 from support.waiting import wait_until
@@ -51,6 +54,24 @@ def test_an_example(
     monkeypatch.chdir(own_place)
     monkeypatch.setenv("FOREBAY_GROUP", one.path)
     exec(code, {})
+
+
+def test_the_program_that_waits_for_events(one: forebay.LocalGroup, own_place: Path) -> None:
+    """The one in C."""
+    (source,) = re.findall(r"^```c\n(.*?)^```", text("expressions.md"), re.DOTALL | re.MULTILINE)
+    (own_place / "hot.c").write_text(source)
+    program = native.build("c", own_place / "hot.c", own_place)
+    with contextlib.closing(native.Program([str(program)], one.path)) as running:
+        admin = forebay.Admin(group=one.path)
+        wait_until(lambda: len(admin.subscriptions()) == 1)
+        with producer(one, "furnace") as sim:
+            sim.array("T", dtype="f8", shape=(4,))
+            (watch,) = admin.subscriptions()
+            forebay.subscribe(watch["text"], name=watch["name"], on="rise", limit=2, group=one.path).wait_active()
+            for number, hottest in enumerate((1300, 1500, 1600, 1000, 1450)):
+                with sim.step(number) as step:
+                    step.put("T", np.array([0.0, 1.0, hottest, 2.0]))
+        assert running.rest() == "step 1: t = 1500 at [2]\nstep 4: t = 1450 at [2]\n"
 
 
 @pytest.mark.parametrize("code", examples(""))

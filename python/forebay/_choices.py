@@ -38,5 +38,23 @@ Assign = Literal[
 Stats = Literal["none", "along", "alone"]
 """Which statistics of a field a consumer needs: minimum, maximum, sum, variance and counts. Complex types have none."""
 
+On = Literal["each", "rise", "fall", "both"]
+"""At which evaluations a subscription has events."""
+
+Missing = Literal["skip", "reset"]
+"""What evaluations of a subscription are that give nothing known."""
+
+Begin = Literal["resume", "next", "first", "after"]
+"""With which event of a subscription a subscriber begins."""
+
+Turn = Literal["unknown", "rose", "holds", "fell"]
+"""What an event tells."""
+
+Value = Literal["unknown", "number", "condition", "place"]
+"""What a value is."""
+
+Change = Literal["pause", "resume", "remove"]
+"""What is done with a subscription."""
+
 Transport = Literal["auto", "shm", "tcp"]
 """How blocks go between this process and the servers."""

@@ -16,8 +16,6 @@ from forebay import _arrays, _choices, _coming, _expressions, _forebay, _options
 from forebay._errors import Dropped, Ended, Invalid
 from forebay._step import Field, Step
 
-On = Literal["each", "rise", "fall", "both"]
-Missing = Literal["skip", "reset"]
 Start = Literal["next", "first", "resume"] | int
 
 
@@ -126,7 +124,7 @@ class Subscription:
 
     @property
     def cursor(self) -> int | None:
-        """The number of the last event that came: `subscribe(..., start=cursor)` goes on after it. None before this process listens."""
+        """The number of the event behind which it goes on, the last one that came: for `subscribe(..., start=cursor)`. None before the first one with `start="first"`."""
         return self._core.cursor()
 
     def wait_active(self) -> tuple[int, int] | None:
@@ -232,10 +230,10 @@ def subscribe(
     stream: str | None = None,
     name: str | None = None,
     every: int = 1,
-    on: On = "each",
+    on: _choices.On = "each",
     limit: int | None = None,
     expires: float | None = None,
-    missing: Missing = "skip",
+    missing: _choices.Missing = "skip",
     keep: bool = False,
     keep_around: tuple[int, int] | None = None,
     hold: int = 30,

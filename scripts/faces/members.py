@@ -33,6 +33,7 @@ KINDS = {
     "u32": Kind("uint32_t ", "u32", "integer(c_int32_t)", 4),
     "i32": Kind("int32_t ", "i32", "integer(c_int32_t)", 4),
     "u64": Kind("uint64_t ", "u64", "integer(c_int64_t)", 8),
+    "i64": Kind("int64_t ", "i64", "integer(c_int64_t)", 8),
     "f64": Kind("double ", "f64", "real(c_double)", 8, rust_zero="0.0"),
     "text": _pointer("const char *", "*const c_char"),
     "extents": _pointer("const uint64_t *", "*const u64"),

@@ -159,9 +159,12 @@ pub(crate) unsafe extern "C" fn fb_admin_create_pipeline(
             let name = arguments::text(given.name, "options->name")?;
             let code = arguments::text(given.code, "options->code")?;
             let mut words = vec!["pipeline", "create"];
-            for (option, text) in
-                [("--stream", given.stream), ("--config", given.config), ("--python", given.python)]
-            {
+            for (option, text) in [
+                ("--stream", given.stream),
+                ("--config", given.config),
+                ("--python", given.python),
+                ("--on", given.on),
+            ] {
                 if let Some(text) = arguments::optional_text(text, option)? {
                     words.extend([option, text]);
                 }

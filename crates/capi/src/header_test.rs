@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 const HEADER: &str = include_str!("../../../include/forebay.h");
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 13] = [
     include_str!("admin.rs"),
     include_str!("attributes.rs"),
     include_str!("producer.rs"),
@@ -22,6 +22,8 @@ const SOURCES: [&str; 11] = [
     include_str!("fields.rs"),
     include_str!("rows.rs"),
     include_str!("stream.rs"),
+    include_str!("value.rs"),
+    include_str!("subscription.rs"),
     include_str!("space.rs"),
     include_str!("general.rs"),
 ];
@@ -106,7 +108,8 @@ fn structs_only_grow() {
     };
     macro_rules! each { ($($name:ident)*) => { $(add(stringify!($name), abi::$name::MEMBERS);)* } }
     each!(fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
-        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options);
+        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options
+        fb_value fb_subscription_options fb_event_info);
     let now = lines.join("\n");
     assert_eq!(now, LAYOUT.trim_end(), "add new members to include/forebay.layout; none may move:\n{now}");
 }
@@ -119,7 +122,8 @@ fn the_header_is_what_was_built() {
 
     let mut c = String::from("#include \"forebay.h\"\n");
     assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
-        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options);
+        fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options
+        fb_value fb_subscription_options fb_event_info);
     let version =
         [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
     for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version) {

@@ -6,8 +6,10 @@
 //! - `arguments`: reading what a caller passes, suspiciously;
 //! - `options`, `compound`: how handles are opened;
 //! - `boxes`: blocks and selections: from C's description to ours;
-//! - `producer`, `attributes`, `pipeline`, `consumer`, `step`, `fields`, `rows`, `stream`, `space`, `admin`, `general`: the functions;
+//! - `producer`, `attributes`, `pipeline`, `consumer`, `step`, `value`, `fields`, `rows`, `stream`, `subscription`, `space`, `admin`,
+//!   `general`: the functions;
 //! - `attr_table`, `field_texts`: what a step tells, as C has text;
+//! - `subscribers`: what this process makes subscriptions with;
 //! - `command`: running the command `forebay`, for what only that can do.
 
 mod abi;
@@ -33,3 +35,6 @@ mod rows;
 mod space;
 mod step;
 mod stream;
+mod subscribers;
+mod subscription;
+mod value;

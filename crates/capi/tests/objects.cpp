@@ -480,6 +480,51 @@ static void looking(const std::string &stream) {
     CHECK(latest.get<double>("U").data()[1] == 1);
 }
 
+static void watching(const std::string &stream) {
+    forebay::SubscriptionOptions options;
+    options.stream = stream;
+    options.keep_around = {1, 0};
+    auto hot = forebay::subscribe("m = max(U); m > 1", options);
+    forebay::ProducerOptions producing{stream};
+    producing.keep = 4;
+    forebay::Producer sim{producing};
+    sim.array<double>("U", {2});
+    const auto from = hot.wait_active();
+    CHECK(from && from->run == 1 && from->step == 0);
+    for (std::uint64_t number = 0; number < 3; number++) {
+        const double values[] = {std::nan(""), static_cast<double>(number)};
+        auto step = sim.step(number, 0.5);
+        step.put("U", values, {{0}, {2}});
+        step.end();
+        sim.flush();
+    }
+    auto event = hot.next(20);
+    CHECK(event && event->turn() == FB_TURN_ROSE && event->step() == 2 && event->first() == 2 && event->number() == 1);
+    CHECK(event->run() == 1 && event->time() == 0.5 && event->episode() == 1 && event->missing() == 0 && event->missed() == 0);
+    const forebay::Value &m = event->values().at("m");
+    CHECK(m.kind == FB_VALUE_NUMBER && m.number == 2 && m.nan == 1 && !m.integer);
+    CHECK(m.place && m.place->index == Extents{1} && !m.place->block && event->why().empty());
+    CHECK(event->has_data());
+    const auto step = event->take_data();
+    CHECK(!event->has_data());
+    FAILS(FB_CLOSED, "was taken out", event->take_data());
+    event.reset();
+    CHECK(step.get<double>("U").data()[1] == 2 && step.evaluate("count(U > 1)").integer == 1);
+    CHECK(step.evaluate("any(U > 1)").holds() && !step.evaluate("all(U > 5)").holds());
+    FAILS(FB_TYPE_MISMATCH, "no condition", step.evaluate("max(U)").holds());
+    CHECK(step.evaluate("argmax(U)").place->index == Extents{1});
+    FAILS(FB_NOT_FOUND, "Did you mean 'max'?", step.evaluate("maxx(U)"));
+    CHECK(hot.cursor() == 1 && hot.name().size() > 0);
+    FAILS(FB_TIMEOUT, "has come in time", hot.next(0.05));
+    forebay::Admin admin;
+    CHECK(admin.subscriptions().find(hot.name()) != std::string::npos);
+    hot.pause();
+    hot.resume();
+    admin.change_subscription(hot.name(), FB_CHANGE_REMOVE);
+    CHECK(!hot.next(20));
+    hot.close();
+}
+
 static void places(const std::string &stream) {
     auto reader = consumer(stream);
     auto sim = producer(stream);
@@ -563,7 +608,7 @@ static void errors(const std::string &stream) {
 int main(int argc, char **argv) {
     static const std::map<std::string, void (*)(const std::string &)> cases = {
         {"types", types}, {"boxes", boxes}, {"attributes", attributes}, {"holes", holes}, {"in_place", in_place}, {"particles", particles},
-        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"looking", looking}, {"polling", polling}, {"places", places}, {"space", space}, {"ends", ends}, {"errors", errors}};
+        {"fields", fields}, {"contracts", contracts}, {"cohorts", cohorts}, {"looking", looking}, {"watching", watching}, {"polling", polling}, {"places", places}, {"space", space}, {"ends", ends}, {"errors", errors}};
     try {
         cases.at(argc == 2 ? argv[1] : "")(argv[1]);
     } catch (const std::exception &error) {

@@ -69,6 +69,8 @@ program turned
       call lying
    case ('looking')
       call looking
+   case ('watching')
+      call watching
    case ('particles')
       call particles
    case ('spaces')
@@ -764,6 +766,73 @@ contains
       end do
       call check(stat == FB_ENDED, 'the end is told')
       call fb_consumer_close(viewer)
+   end subroutine
+
+   subroutine watching
+      type(fb_subscription) :: hot
+      type(fb_event) :: event
+      type(fb_producer) :: sim
+      type(fb_admin) :: admin
+      type(fb_step) :: step
+      real(real64) :: values(2, 3)
+      integer(int64) :: number, run, from, cursor
+      integer :: i
+      call fb_subscribe(hot, 'm = max(U[x=1]); m > 1', stream=name, name='hot', keep_before=1, timeout=20.0_real64)
+      call check(fb_subscription_name(hot) == 'hot', 'its name')
+      call fb_producer_open(sim, name, keep=4)
+      call fb_array(sim, 'U', FB_F64, shape=[2_int64, 3_int64], dims=['x', 'y'])
+      call fb_subscription_wait_active(hot, run, from)
+      call check(run == 1 .and. from == 0, 'it watches from the first step on')
+      do number = 0, 2
+         values = 0
+         values(2, 3) = real(number, real64)
+         call fb_producer_begin(sim, number, time=0.5_real64)
+         call fb_put(sim, 'U', values, offset=[0, 0])
+         call fb_producer_end(sim)
+         call fb_flush(sim)
+      end do
+      call check(fb_event_next(hot, event, timeout=20.0_real64), 'an event')
+      call check(event%turn == FB_TURN_ROSE .and. event%step == 2 .and. event%run == 1 .and. event%number == 1, 'which event')
+      call check(event%time == 0.5_real64 .and. event%first == 2 .and. event%episode == 1 .and. event%missing == 0, 'its episode')
+      call check(size(event%values) == 1 .and. event%values(1)%label == 'm' .and. event%values(1)%number == 2, 'its value')
+      call check(event%values(1)%has_place .and. all(event%values(1)%index == [2, 3]), 'its place, in Fortran''s order from 1')
+      call fb_event_step(event, step)
+      call check(step%number == 2, 'its step')
+      call fb_event_step(event, step, stat=stat, errmsg=text)
+      call fails(FB_CLOSED, 'was taken out of this event before')
+      call fb_event_release(event)
+      call fb_subscription_cursor(hot, cursor)
+      call check(cursor == 1, 'the last event')
+      call check(.not. fb_event_next(hot, event, timeout=0.05_real64, stat=stat, errmsg=text), 'no event')
+      call fails(FB_TIMEOUT, 'no event of subscription')
+      call fb_admin_open(admin)
+      call check(index(fb_admin_subscriptions(admin), '"name":"hot"') > 0, 'it is listed')
+      call fb_admin_change_subscription(admin, 'hot', FB_CHANGE_PAUSE)
+      call fb_subscription_change(hot, FB_CHANGE_RESUME)
+      call fb_subscription_change(hot, FB_CHANGE_REMOVE)
+      call check(.not. fb_event_next(hot, event, timeout=20.0_real64, stat=i) .and. i == FB_ENDED, 'it has ended')
+      call fb_subscription_close(hot)
+      call fb_admin_close(admin)
+      call values_of_the_newest
+      call fb_producer_close(sim)
+   end subroutine
+
+   subroutine values_of_the_newest
+      type(fb_stream) :: looked
+      type(fb_step) :: step
+      type(fb_value) :: value
+      call fb_stream_open(looked, name)
+      call fb_stream_latest(looked, step)
+      call fb_step_evaluate(step, 'argmax(U)', value)
+      call check(value%kind == FB_VALUE_PLACE .and. all(value%index == [2, 3]), 'where the largest is')
+      call fb_step_evaluate(step, 'count(U > 0)', value)
+      call check(value%is_integer .and. value%integer == 1 .and. value%number == 1, 'a count')
+      call fb_step_evaluate(step, 'any(U > 5)', value)
+      call check(value%kind == FB_VALUE_CONDITION .and. value%number == 0, 'a condition')
+      call fb_step_evaluate(step, 'maxx(U)', value, stat=stat, errmsg=text)
+      call fails(FB_NOT_FOUND, 'Did you mean ''max''?')
+      call fb_step_release(step)
+      call fb_stream_close(looked)
    end subroutine
 
    subroutine looking

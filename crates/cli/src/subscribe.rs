@@ -7,10 +7,10 @@ use crate::output::Output;
 use crate::values::{json_of, text_of};
 use clap_complete::ArgValueCompleter;
 use forebay_client::core::ids::Timestamp;
-use forebay_client::query::subscription::{Definition, KeptSteps, Missing, On};
+use forebay_client::query::subscription::{Definition, KeptSteps};
 use forebay_client::query::value::{Place, Scalar};
 use forebay_client::status::SubscriptionStatus;
-use forebay_client::{Admin, Change, ErrorKind, From, Notice, Result, Subscriber, SubscriptionEvent};
+use forebay_client::{Admin, Change, Choice, ErrorKind, From, Notice, Result, Subscriber, SubscriptionEvent};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -111,10 +111,10 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
     let definition = Definition {
         own: given.stream.clone(),
         every: given.every,
-        on: On::parse(&given.on)?,
+        on: Choice::of_name(&given.on)?,
         limit: given.limit,
         expires,
-        missing: Missing::parse(&given.missing)?,
+        missing: Choice::of_name(&given.missing)?,
         keep: given.keep,
         keeps: given.keep_around,
         ..Definition::new(&name, &given.text)

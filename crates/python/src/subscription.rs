@@ -1,13 +1,14 @@
 //! Subscriptions, and their events.
 
 use crate::consumer::{Step, scalar};
-use crate::errors::{Freed, raise, waiting};
+use crate::errors::{Freed, waiting};
+use crate::given;
 use crate::options::AdminGiven;
 use crate::timeout::Timeout;
 use forebay_client::core::ids::Timestamp;
-use forebay_client::query::subscription::{Definition, Event, KeptSteps, Missing, On};
+use forebay_client::query::subscription::{Definition, Event, KeptSteps};
 use forebay_client::status::SubscriptionStatus;
-use forebay_client::{Admin, Change, From, Notice};
+use forebay_client::{Admin, From, Notice};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::time::{Duration, SystemTime};
@@ -56,10 +57,10 @@ impl Subscriber {
         let definition = Definition {
             own: stream,
             every,
-            on: On::parse(on).map_err(raise)?,
+            on: given::choice(on)?,
             limit,
             expires,
-            missing: Missing::parse(missing).map_err(raise)?,
+            missing: given::choice(missing)?,
             keep,
             keeps: keep_around.map(|(before, after)| KeptSteps { before, after }),
             hold,
@@ -115,7 +116,7 @@ impl Subscription {
     }
 
     fn change(&self, py: Python<'_>, change: &str) -> PyResult<()> {
-        let change = change_of(change)?;
+        let change = given::choice(change)?;
         waiting(py, || self.0.change(change))
     }
 
@@ -168,19 +169,11 @@ pub(crate) fn change_subscription(
     stream: Option<String>,
     change: &str,
 ) -> PyResult<()> {
-    let (options, change) = (options.options()?, change_of(change)?);
+    let (options, change) = (options.options()?, given::choice(change)?);
     waiting(py, || Admin::open(&options)?.change_subscription(&name, stream.as_deref(), change))
 }
 
 fn from_now(after: Duration) -> Timestamp {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     Timestamp(u64::try_from(now.saturating_add(after).as_millis()).unwrap_or(u64::MAX))
-}
-
-fn change_of(text: &str) -> PyResult<Change> {
-    match text {
-        "pause" => Ok(Change::Pause),
-        "resume" => Ok(Change::Resume),
-        _ => Ok(Change::Remove),
-    }
 }

@@ -237,7 +237,7 @@ fn at(plan: &Arc<Plan>, state: &mut WatchState, step: u64, number: Option<f64>) 
 fn letters(outcomes: &[Outcome]) -> String {
     let letter = |outcome: &Outcome| match outcome {
         Outcome::Event(Turn::Rose, _) => 'R',
-        Outcome::Event(Turn::Goes, _) => 'g',
+        Outcome::Event(Turn::Holds, _) => 'g',
         Outcome::Event(Turn::Fell, _) => 'F',
         Outcome::Nothing => '.',
         Outcome::Unknown(_) => '?',
@@ -286,7 +286,7 @@ fn episodes_are_counted_with_what_is_missing_in_them() {
     let outcomes = series("max(U) > 5", &with_holes);
     let episode = |number, first, missing| Episode { number, first, missing };
     assert_eq!(outcomes[0], Outcome::Event(Turn::Rose, episode(1, 0, 0)));
-    assert_eq!(outcomes[2], Outcome::Event(Turn::Goes, episode(1, 0, 1)));
+    assert_eq!(outcomes[2], Outcome::Event(Turn::Holds, episode(1, 0, 1)));
     assert_eq!(outcomes[4], Outcome::Event(Turn::Fell, episode(1, 0, 2)));
     assert_eq!(outcomes[5], Outcome::Event(Turn::Rose, episode(2, 5, 0)));
 }

@@ -59,6 +59,27 @@ numbers! {
     FB_OUTCOME_STAGED = 0,
     FB_OUTCOME_UNDEMANDED = 1,
     FB_OUTCOME_DROPPED = 2,
+    FB_ON_EACH = 0,
+    FB_ON_RISE = 1,
+    FB_ON_FALL = 2,
+    FB_ON_BOTH = 3,
+    FB_MISSING_SKIP = 0,
+    FB_MISSING_RESET = 1,
+    FB_BEGIN_RESUME = 0,
+    FB_BEGIN_NEXT = 1,
+    FB_BEGIN_FIRST = 2,
+    FB_BEGIN_AFTER = 3,
+    FB_TURN_UNKNOWN = 0,
+    FB_TURN_ROSE = 1,
+    FB_TURN_HOLDS = 2,
+    FB_TURN_FELL = 3,
+    FB_VALUE_UNKNOWN = 0,
+    FB_VALUE_NUMBER = 1,
+    FB_VALUE_CONDITION = 2,
+    FB_VALUE_PLACE = 3,
+    FB_CHANGE_PAUSE = 0,
+    FB_CHANGE_RESUME = 1,
+    FB_CHANGE_REMOVE = 2,
 }
 
 sized!(
@@ -258,6 +279,70 @@ sized!(
         python: *const c_char = std::ptr::null(),
         driven: i32 = 0,
         reserved: i32 = 0,
+        on: *const c_char = std::ptr::null(),
+    }
+);
+
+sized!(
+    /// How to make a subscription.
+    fb_subscription_options, 112, {
+        group: *const c_char = std::ptr::null(),
+        timeout: f64 = 30.0,
+        transport: *const c_char = std::ptr::null(),
+        name: *const c_char = std::ptr::null(),
+        stream: *const c_char = std::ptr::null(),
+        every: u32 = 1,
+        on: i32 = 0,
+        limit: u64 = 0,
+        expires: f64 = 0.0,
+        missing: i32 = 0,
+        keep: i32 = 0,
+        keep_around: i32 = 0,
+        keep_before: u32 = 0,
+        keep_after: u32 = 0,
+        hold: u32 = 30,
+        begin: i32 = 0,
+        window: u32 = 4,
+        after: u64 = 0,
+    }
+);
+
+sized!(
+    /// What an expression gives, or one of the values of an event.
+    fb_value, 144, {
+        label: *const c_char = std::ptr::null(),
+        kind: i32 = 0,
+        is_integer: i32 = 0,
+        number: f64 = 0.0,
+        integer: i64 = 0,
+        nan: u64 = 0,
+        has_place: i32 = 0,
+        ndim: u32 = 0,
+        level: u32 = 0,
+        in_block: i32 = 0,
+        rank: u32 = 0,
+        reserved: i32 = 0,
+        block: u64 = 0,
+        index: [u64; 8] = [0; 8],
+    }
+);
+
+sized!(
+    /// What is told of an event.
+    fb_event_info, 96, {
+        turn: i32 = 0,
+        values_count: u32 = 0,
+        number: u64 = 0,
+        run: u64 = 0,
+        step: u64 = 0,
+        time: f64 = 0.0,
+        episode: u64 = 0,
+        first: u64 = 0,
+        missing: u64 = 0,
+        missed: u64 = 0,
+        has_step: i32 = 0,
+        reserved: i32 = 0,
+        why: *const c_char = std::ptr::null(),
     }
 );
 

@@ -15,6 +15,10 @@ use forebay_core::steps::Durability;
 use forebay_core::steps::Policy;
 use forebay_core::steps::Sharing;
 use forebay_core::steps::Take;
+use forebay_query::subscription::Missing;
+use forebay_query::subscription::On;
+use forebay_query::time::Turn;
+use forebay_wire::subscription::Change;
 
 impl Choice for Association {
     const WHAT: &str = "association";
@@ -157,6 +161,43 @@ impl Choice for Outcome {
             c_name: "FB_OUTCOME_UNDEMANDED",
         },
         Named { value: Some(Outcome::Dropped), number: 2, name: "dropped", c_name: "FB_OUTCOME_DROPPED" },
+    ];
+}
+
+impl Choice for On {
+    const WHAT: &str = "on";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(On::Each), number: 0, name: "each", c_name: "FB_ON_EACH" },
+        Named { value: Some(On::Rise), number: 1, name: "rise", c_name: "FB_ON_RISE" },
+        Named { value: Some(On::Fall), number: 2, name: "fall", c_name: "FB_ON_FALL" },
+        Named { value: Some(On::Both), number: 3, name: "both", c_name: "FB_ON_BOTH" },
+    ];
+}
+
+impl Choice for Missing {
+    const WHAT: &str = "missing";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Missing::Skip), number: 0, name: "skip", c_name: "FB_MISSING_SKIP" },
+        Named { value: Some(Missing::Reset), number: 1, name: "reset", c_name: "FB_MISSING_RESET" },
+    ];
+}
+
+impl Choice for Turn {
+    const WHAT: &str = "turn";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: None, number: 0, name: "unknown", c_name: "FB_TURN_UNKNOWN" },
+        Named { value: Some(Turn::Rose), number: 1, name: "rose", c_name: "FB_TURN_ROSE" },
+        Named { value: Some(Turn::Holds), number: 2, name: "holds", c_name: "FB_TURN_HOLDS" },
+        Named { value: Some(Turn::Fell), number: 3, name: "fell", c_name: "FB_TURN_FELL" },
+    ];
+}
+
+impl Choice for Change {
+    const WHAT: &str = "change";
+    const VALUES: &[Named<Self>] = &[
+        Named { value: Some(Change::Pause), number: 0, name: "pause", c_name: "FB_CHANGE_PAUSE" },
+        Named { value: Some(Change::Resume), number: 1, name: "resume", c_name: "FB_CHANGE_RESUME" },
+        Named { value: Some(Change::Remove), number: 2, name: "remove", c_name: "FB_CHANGE_REMOVE" },
     ];
 }
 

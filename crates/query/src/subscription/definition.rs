@@ -27,21 +27,14 @@ pub enum On {
 }
 
 impl On {
-    /// All of them, by their names.
-    pub const NAMED: [(&'static str, On); 4] =
-        [("each", On::Each), ("rise", On::Rise), ("fall", On::Fall), ("both", On::Both)];
-
-    /// That of a name.
-    pub fn parse(name: &str) -> Result<On> {
-        let found = On::NAMED.into_iter().find(|(known, _)| *known == name);
-        found
-            .map(|(_, on)| on)
-            .ok_or_else(|| Error::invalid(format!("on is '{name}': use each, rise, fall or both")))
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
-        On::NAMED.into_iter().find(|(_, on)| *on == self).map_or("", |(name, _)| name)
+        match self {
+            On::Each => "each",
+            On::Rise => "rise",
+            On::Fall => "fall",
+            On::Both => "both",
+        }
     }
 
     /// Whether this is an event.
@@ -50,7 +43,7 @@ impl On {
             On::Each => turn != Turn::Fell,
             On::Rise => turn == Turn::Rose,
             On::Fall => turn == Turn::Fell,
-            On::Both => turn != Turn::Goes,
+            On::Both => turn != Turn::Holds,
         }
     }
 }
@@ -66,15 +59,6 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// That of a name.
-    pub fn parse(name: &str) -> Result<Missing> {
-        match name {
-            "skip" => Ok(Missing::Skip),
-            "reset" => Ok(Missing::Reset),
-            _ => Err(Error::invalid(format!("missing is '{name}': use skip or reset"))),
-        }
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

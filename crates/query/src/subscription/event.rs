@@ -91,7 +91,7 @@ mod tests {
         let episode = Episode { number: 1, first: 0, missing: 0 };
         for number in 1..=EVENTS_MAX as u64 + 10 {
             let (run, step) = (1, number * 2);
-            log.push(Event { number, run, step, time: 0.0, turn: Turn::Goes, episode, values: Vec::new() });
+            log.push(Event { number, run, step, time: 0.0, turn: Turn::Holds, episode, values: Vec::new() });
         }
         let (first, missed) = log.after(0).unwrap();
         assert_eq!((first.number, missed), (11, 10));

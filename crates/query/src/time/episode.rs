@@ -20,7 +20,7 @@ pub enum Turn {
     /// The first at which it holds.
     Rose,
     /// One of those after that.
-    Goes,
+    Holds,
     /// The first at which it holds no more.
     Fell,
 }
@@ -30,7 +30,7 @@ impl Turn {
     pub fn name(self) -> &'static str {
         match self {
             Turn::Rose => "rose",
-            Turn::Goes => "holds",
+            Turn::Holds => "holds",
             Turn::Fell => "fell",
         }
     }

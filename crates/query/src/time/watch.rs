@@ -124,7 +124,7 @@ impl Episodes {
                 let current = current.map(|episode| Episode { missing: episode.missing + 1, ..episode });
                 (Outcome::Unknown(why), Episodes { current, ..self })
             }
-            (Ok(true), Some(episode)) => (Outcome::Event(Turn::Goes, episode), self),
+            (Ok(true), Some(episode)) => (Outcome::Event(Turn::Holds, episode), self),
             (Ok(true), None) => {
                 let episode = Episode { number: self.count + 1, first: now.step, missing: 0 };
                 (
