@@ -264,7 +264,8 @@ module forebay
    public :: fb_step_mine_count, fb_step_mine, fb_step_mine_region
    public :: fb_step_row_count, fb_get_rows_address, fb_view_bounds, fb_rank_bounds, fb_put_rank_bounds, fb_step_rank_bounds
    public :: fb_stream_open, fb_stream_steps, fb_stream_latest, fb_stream_at, fb_stream_close
-   public :: fb_step_evaluate, fb_subscribe, fb_subscription_name, fb_subscription_wait_active, fb_subscription_cursor
+   public :: fb_step_evaluate, fb_space_evaluate, fb_subscribe, fb_subscription_name, fb_subscription_wait_active
+   public :: fb_subscription_cursor
    public :: fb_subscription_change, fb_subscription_close, fb_event_next, fb_event_step, fb_event_release
    public :: fb_admin_subscriptions, fb_admin_change_subscription
    public :: fb_space_open, fb_space_put, fb_space_get, fb_space_remove, fb_space_list, fb_space_close
@@ -2124,6 +2125,24 @@ contains
       selection%field = c_loc(name_c)
       if (.not. select_part(selection, box, array, .true., offset, every, stat, errmsg)) return
       call told(c_space_get(space%handle, step, own_timeout(timeout), selection), stat, errmsg)
+   end subroutine
+
+   ! What an expression gives of what is put of the fields of the space at a step, as fb_step_evaluate says; fields are named without a
+   ! stream.  Waits until the regions that it names are covered, up to `timeout` seconds (without: as in the options).
+   subroutine fb_space_evaluate(space, text, step, value, timeout, stat, errmsg)
+      type(fb_space), intent(in) :: space
+      character(*), intent(in) :: text
+      integer(int64), intent(in) :: step
+      type(fb_value), intent(out) :: value
+      real(real64), intent(in), optional :: timeout
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_value) :: found
+      integer(c_int) :: result
+      found%struct_size = c_sizeof(found)
+      result = c_space_evaluate(space%handle, step, own_timeout(timeout), c_text(text), found)
+      if (result == FB_OK) value = fortran_value(found)
+      call told(result, stat, errmsg)
    end subroutine
 
    ! Removes what was put of a field at a step.

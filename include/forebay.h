@@ -833,6 +833,31 @@ typedef struct fb_stats {
 #define FB_STATS_INIT { sizeof(fb_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
 /* end of what is generated */
 
+/* generated from interface/forebay.toml: struct value */
+/* What an expression gives, or one of the values of an event. */
+typedef struct fb_value {
+    uint64_t struct_size;
+    const char *label;   /* of an event's: the binding's name, or the aggregate as a text; valid until the event is
+                          * released. Else NULL */
+    int32_t kind;        /* FB_VALUE_...: of which kind it is */
+    int32_t is_integer;  /* 1: a number that is an integer, which `integer` has exactly if it has 64 bits (default
+                          * 0) */
+    double number;       /* a number as a double; a condition as 0 or 1 */
+    int64_t integer;     /* the nearest integer of 64 bits */
+    uint64_t nan;        /* how many of the elements were no numbers */
+    int32_t has_place;   /* 1: an extreme lies at `index`; 0: it has no place, and what follows is 0 (default 0) */
+    uint32_t ndim;       /* of `index` */
+    uint32_t level;      /* its refinement level */
+    int32_t in_block;    /* 1: `index` counts in the interior of a block that has no place in a global array
+                          * (default 0) */
+    uint32_t rank;       /* with that: who put the block */
+    int32_t reserved;    /* 0 */
+    uint64_t block;      /* and its number */
+    uint64_t index[8];   /* in the global array, or in the block */
+} fb_value;
+#define FB_VALUE_INIT { sizeof(fb_value), NULL, FB_VALUE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
+/* end of what is generated */
+
 /* Attaches to a stream, which may not exist yet. *consumer is NULL on failure. */
 int fb_consumer_open(const fb_consumer_options *options, fb_consumer **consumer);
 /* Waits for the next step that this consumer wants: FB_OK, FB_ENDED, FB_TIMEOUT or an error. `timeout` in
@@ -859,6 +884,11 @@ int fb_get(fb_step *step, const fb_selection *selection);
 int fb_covered(const fb_step *step, const fb_selection *selection);
 /* The statistics of a whole field, if the contract asks for them (fb_need.stats): FB_NOT_COVERED otherwise.  Moves no data. */
 int fb_step_stats(const fb_step *step, const char *field, fb_stats *stats);
+/* What an expression gives at a step: a number, a condition, or a place (docs/expressions.md).  Fields that it names without a
+ * stream are those of the step.  Where all blocks that it takes lie on this host they are read where they lie, by this process;
+ * else the servers evaluate it beside them, and nothing but the answer travels.  FB_INVALID, FB_NOT_FOUND, FB_TYPE_MISMATCH,
+ * FB_OUT_OF_BOUNDS or FB_UNSUPPORTED where the text is wrong: the message shows the column.  FB_NOT_COVERED where elements lack. */
+int fb_step_evaluate(const fb_step *step, const char *text, fb_value *value);
 /* The blocks of a field, counted from 0, without a copy where the server is on this host. This is how to
  * read a field without a global shape, ghosts, and refined levels. Valid until the step is released. */
 int fb_step_block_count(const fb_step *step, const char *field, uint64_t *count);
@@ -941,6 +971,10 @@ int fb_space_list(fb_space *space, char **json);
 /* Copies exactly the region asked for, waiting up to `timeout` seconds (below 0: as in the options) until all of it was
  * put. */
 int fb_space_get(fb_space *space, uint64_t step, double timeout, const fb_selection *selection);
+/* What an expression gives of what is put of the fields of the space at a step, as fb_step_evaluate says; fields are named without a
+ * stream.  Waits until the regions that it names are covered, up to `timeout` seconds (below 0: as in the options) all in all.  The
+ * servers compute beside the blocks. */
+int fb_space_evaluate(fb_space *space, uint64_t step, double timeout, const char *text, fb_value *value);
 /* Removes what was put of a field at a step, on every server. */
 int fb_space_remove(fb_space *space, const char *field, uint64_t step);
 /* Frees the handle; what was put stays. NULL is allowed. */
@@ -1048,36 +1082,11 @@ int fb_stream_at(fb_stream *stream, uint64_t run, uint64_t number, fb_step **ste
 /* Frees the handle. NULL is allowed. */
 int fb_stream_close(fb_stream *stream);
 
-/* ---- expressions and subscriptions ------------------------------------------------------------ */
+/* ---- subscriptions -------------------------------------------------------------------------- */
 
 /* A subscription that this process listens to; one of its events. */
 typedef struct fb_subscription fb_subscription;
 typedef struct fb_event fb_event;
-
-/* generated from interface/forebay.toml: struct value */
-/* What an expression gives, or one of the values of an event. */
-typedef struct fb_value {
-    uint64_t struct_size;
-    const char *label;   /* of an event's: the binding's name, or the aggregate as a text; valid until the event is
-                          * released. Else NULL */
-    int32_t kind;        /* FB_VALUE_...: of which kind it is */
-    int32_t is_integer;  /* 1: a number that is an integer, which `integer` has exactly if it has 64 bits (default
-                          * 0) */
-    double number;       /* a number as a double; a condition as 0 or 1 */
-    int64_t integer;     /* the nearest integer of 64 bits */
-    uint64_t nan;        /* how many of the elements were no numbers */
-    int32_t has_place;   /* 1: an extreme lies at `index`; 0: it has no place, and what follows is 0 (default 0) */
-    uint32_t ndim;       /* of `index` */
-    uint32_t level;      /* its refinement level */
-    int32_t in_block;    /* 1: `index` counts in the interior of a block that has no place in a global array
-                          * (default 0) */
-    uint32_t rank;       /* with that: who put the block */
-    int32_t reserved;    /* 0 */
-    uint64_t block;      /* and its number */
-    uint64_t index[8];   /* in the global array, or in the block */
-} fb_value;
-#define FB_VALUE_INIT { sizeof(fb_value), NULL, FB_VALUE_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0} }
-/* end of what is generated */
 
 /* generated from interface/forebay.toml: struct subscription_options */
 /* How to make a subscription. */
@@ -1135,12 +1144,6 @@ typedef struct fb_event_info {
 } fb_event_info;
 #define FB_EVENT_INFO_INIT { sizeof(fb_event_info), FB_TURN_UNKNOWN, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 /* end of what is generated */
-
-/* What an expression gives at a step: a number, a condition, or a place (docs/expressions.md).  Fields that it names without a
- * stream are those of the step.  Where all blocks that it takes lie on this host they are read where they lie, by this process;
- * else the servers evaluate it beside them, and nothing but the answer travels.  FB_INVALID, FB_NOT_FOUND, FB_TYPE_MISMATCH,
- * FB_OUT_OF_BOUNDS or FB_UNSUPPORTED where the text is wrong: the message shows the column.  FB_NOT_COVERED where elements lack. */
-int fb_step_evaluate(const fb_step *step, const char *text, fb_value *value);
 
 /* Has the servers watch for something, from the next step on that begins after they have agreed on it, and returns at once: the
  * first one of a process for a connection, the next ones for one answer.  The stream need not be there yet.  Errors as of

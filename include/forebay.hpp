@@ -1424,6 +1424,12 @@ public:
         check(fb_space_get(get(), step, timeout, &given));
         return array;
     }
+    // What an expression gives of what is put at a step (docs/expressions.md), waiting as `get` does: see fb_space_evaluate.
+    Value evaluate(const std::string &text, std::uint64_t step, double timeout = -1) {
+        fb_value found = FB_VALUE_INIT;
+        check(fb_space_evaluate(get(), step, timeout, text.c_str(), &found));
+        return detail::value(found);
+    }
     void remove(const std::string &name, std::uint64_t step) { check(fb_space_remove(get(), name.c_str(), step)); }
     // What was put stays.
     void close() { check(fb_space_close(handle_.release())); }

@@ -67,7 +67,9 @@ def test_the_program_that_waits_for_events(one: forebay.LocalGroup, own_place: P
         with producer(one, "furnace") as sim:
             sim.array("T", dtype="f8", shape=(4,))
             (watch,) = admin.subscriptions()
-            forebay.subscribe(watch["text"], name=watch["name"], on="rise", limit=2, group=one.path).wait_active()
+            forebay.subscribe(
+                watch["text"], name=watch["name"], on="rise", limit=2, group=one.path
+            ).wait_active()
             for number, hottest in enumerate((1300, 1500, 1600, 1000, 1450)):
                 with sim.step(number) as step:
                     step.put("T", np.array([0.0, 1.0, hottest, 2.0]))

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.arrays import reference
 from support.commands import run
+from support.many_ranks import RANKS, many_ranks, write_large
+from support.many_ranks import SHAPE as LARGE
 from support.sessions import consumer, open_ranks, producer
 
 import forebay
@@ -278,3 +281,43 @@ def test_what_was_not_put_is_not_covered(two: forebay.LocalGroup) -> None:
                 step.evaluate("max(u[0:6])")
             with pytest.raises(forebay.NotCovered, match="outside what this reader needs"):
                 step.evaluate("max(u)")
+
+
+def test_blocks_of_runs_of_many_ranks(three: forebay.LocalGroup, transport: str) -> None:
+    """Their places are asked from those who know them, at each step."""
+    texts: dict[str, Any] = {
+        "max(s.U[3:170, 2:188, 1:14])": lambda a: a[3:170, 2:188, 1:14].max(),
+        "sum(s.U)": lambda a: a.sum(),
+        "count(s.U[100:150] > 0)": lambda a: (a[100:150] > 0).sum(),
+        "sum(s.e[:, 1])": lambda _: sum(range(RANKS)),
+        "size(s.log)": lambda _: sum(range(RANKS)),
+        "max(s.log)": lambda _: RANKS - 1,
+    }
+    watched = [f"m = {text}; m != -1" for text in texts]
+    with (
+        forebay.Consumer("s", group=three.path, transport=transport, timeout=20) as viewer,
+        contextlib.ExitStack() as stack,
+        many_ranks(three) as sim,
+    ):
+        watches = [
+            stack.enter_context(forebay.subscribe(text, group=three.path, timeout=20)) for text in watched
+        ]
+        for watch in watches:
+            watch.wait_active()
+        for number in range(2):
+            write_large(sim, number)
+            step = viewer.next()
+            whole = reference(LARGE, "f8", number)
+            for (text, of), watch in zip(texts.items(), watches, strict=True):
+                assert step.evaluate(text.replace("s.", "")) == pytest.approx(of(whole)), text
+                with watch.next(timeout=20) as event:
+                    assert (event.step, event.values["m"]) == (number, pytest.approx(of(whole))), text
+        write_large(sim, 2, without=40)
+        step = viewer.next()
+        with pytest.raises(forebay.NotCovered):
+            step.evaluate("sum(U)")
+        with (
+            pytest.warns(forebay.UnknownWarning, match="were put and are held"),
+            pytest.raises(forebay.Timeout),
+        ):
+            watches[1].next(timeout=1)

@@ -51,6 +51,50 @@ def test_regions_across_blocks_and_servers(two: forebay.LocalGroup, transport: s
         np.testing.assert_array_equal(turned, whole)
 
 
+def test_an_expression_of_what_is_put(two: forebay.LocalGroup, transport: str) -> None:
+    """It waits for the regions that it names, whoever holds them, and for nothing else."""
+    shape = (240, 190, 17)  # of several tiles, so that several servers own it
+    u, v = reference(shape, "f8"), reference(shape, "f4", 1)
+    with space(two, transport=transport) as mine, space(two) as other:
+        mine.put("V", v, step=3)
+        for begin, end in cut(240, 5)[:3]:
+            mine.put("U", u[begin:end], step=3, offset=(begin, 0, 0), shape=shape)
+        first = np.s_[: cut(240, 5)[2][1]]
+        for text, expected in {
+            f"max(U[:{first.stop}])": u[first].max(),
+            f"count(U[:{first.stop}] > V[:{first.stop}])": (u[first] > v[first]).sum(),
+            "percentile(V, 99)": np.percentile(v, 99),
+            "std(V) > 1": bool(v.std() > 1),
+        }.items():
+            assert mine.evaluate(text, step=3) == pytest.approx(expected, rel=1e-6), text
+        with pytest.raises(forebay.NotCovered, match=r"'U' at step 3: nothing was put at"):
+            mine.evaluate("sum(U)", step=3, timeout=0.1)
+        with pytest.raises(forebay.Timeout, match="W"):
+            mine.evaluate("sum(W)", step=3, timeout=0.1)
+        found: list[object] = []
+        waiting = threading.Thread(
+            target=lambda: found.append(mine.evaluate("max(gradient_magnitude(U))", step=3))
+        )
+        waiting.start()
+        for begin, end in cut(240, 5)[3:]:
+            other.put("U", u[begin:end], step=3, offset=(begin, 0, 0), shape=shape)
+        waiting.join(20)
+        steepest = np.sqrt(sum(part * part for part in np.gradient(u))).max()
+        assert found == [pytest.approx(steepest)]
+        place = mine.evaluate("argmax(U)", step=3)
+        assert isinstance(place, forebay.Place)
+        assert place.index == np.unravel_index(u.argmax(), shape)
+        assert mine.evaluate("sum(U)", step=3) == pytest.approx(u.sum())
+        for text, kind, message in [
+            ("maxx(U)", forebay.NotFound, "Did you mean 'max'"),
+            ("max(s.U)", forebay.Invalid, "names no streams"),
+            ("max(U[0:241])", forebay.OutOfBounds, "outside the shape"),
+            ("covered(U[0:9]) and max(delta(max(U))) > 1", forebay.Error, "column"),
+        ]:
+            with pytest.raises(kind, match=message):
+                mine.evaluate(text, step=3)
+
+
 def test_two_processes_put_on_two_servers(
     two: forebay.LocalGroup, child: Callable[..., Child], transport: str
 ) -> None:

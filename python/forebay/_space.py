@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay import _arrays, _choices, _forebay, _options, _plain
+from forebay import _arrays, _choices, _expressions, _forebay, _options, _plain
 from forebay._closing import close_after
 from forebay._errors import Closed, OutOfBounds
 
@@ -154,6 +154,17 @@ class Space:
         if not made["direct"]:
             out[...] = target[made["after"]]
         return out
+
+    def evaluate(self, text: str, *, step: int, timeout: float | None = None) -> _expressions.Value:
+        """What an expression gives of what is put at a step: a number, a condition, or a `Place` (`None` if there are no numbers).
+
+        `space.evaluate("max(T[0:32]) - min(T[0:32])", step=3)`: as `Step.evaluate`, of fields of the space. Waits until the regions
+        that it names are covered, no longer than `timeout` seconds (default: that of the handle) all in all: then `NotCovered` names what
+        lacks, and of a field of which nothing is there it is `Timeout`. The servers compute beside the blocks, and nothing but the
+        answer travels.
+        """
+        wait = self._timeout if timeout is None else timeout
+        return _expressions.value_of(self._core.evaluate(text, _arrays.integer(step, "step"), wait))
 
     def remove(self, name: str, *, step: int) -> None:
         """Removes what was put of a field at a step, on every server."""

@@ -2,12 +2,13 @@
 #![allow(unsafe_code, reason = "this is the C interface; what it relies on stands in forebay.h")]
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
 
-use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options};
+use crate::abi::{fb_block, fb_field, fb_selection, fb_space_options, fb_value};
 use crate::arguments;
 use crate::boundary::{Handle, call};
 use crate::boxes::{self, BlockArguments};
 use crate::general::give;
 use crate::options::space_options;
+use crate::value::told;
 use forebay_client::core::contract::Field;
 use forebay_client::core::region::{Dims, Region};
 use forebay_client::{Error, Result, Selection, Space, SpaceArray, SpacePut};
@@ -150,6 +151,26 @@ fn span(selection: &Selection) -> Result<Region> {
     let extents =
         extents.ok_or_else(|| Error::out_of_bounds("the selection reaches further than 64 bits"))?;
     Region::new(&selection.offset, &extents)
+}
+
+/// Tells what an expression gives of what was put into the space.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_space_evaluate(
+    space: *mut fb_space,
+    step: u64,
+    timeout: f64,
+    text: *const c_char,
+    value: *mut fb_value,
+) -> c_int {
+    call("fb_space_evaluate", || {
+        // SAFETY: the header's terms.
+        unsafe {
+            let inner = Handle::get(space, "space")?;
+            let timeout = arguments::own_seconds(timeout)?.unwrap_or(inner.timeout);
+            let found = inner.space.evaluate(arguments::text(text, "text")?, step, timeout)?;
+            arguments::write(&told(&found), value, "value")
+        }
+    })
 }
 
 /// Removes what was put of a field at a step.

@@ -523,6 +523,11 @@ static void watching(const std::string &stream) {
     admin.change_subscription(hot.name(), FB_CHANGE_REMOVE);
     CHECK(!hot.next(20));
     hot.close();
+    forebay::Space space;
+    const float parts[] = {1, 5, 2};
+    space.put(stream, {3}, 7, parts, {{0}, {3}});
+    CHECK(space.evaluate("argmax(`" + stream + "`)", 7, 20).place->index == Extents{1});
+    space.remove(stream, 7);
 }
 
 static void places(const std::string &stream) {

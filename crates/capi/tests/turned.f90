@@ -814,6 +814,7 @@ contains
       call fb_subscription_close(hot)
       call fb_admin_close(admin)
       call values_of_the_newest
+      call values_in_the_space
       call fb_producer_close(sim)
    end subroutine
 
@@ -833,6 +834,20 @@ contains
       call fails(FB_NOT_FOUND, 'Did you mean ''max''?')
       call fb_step_release(step)
       call fb_stream_close(looked)
+   end subroutine
+
+   subroutine values_in_the_space
+      type(fb_space) :: space
+      type(fb_value) :: value
+      real(real64) :: values(2, 3)
+      values = 0
+      values(1, 3) = 4
+      call fb_space_open(space)
+      call fb_space_put(space, name, values, step=5_int64)
+      call fb_space_evaluate(space, 'argmax(`'//trim(name)//'`)', 5_int64, value, timeout=20.0_real64)
+      call check(all(value%index == [1, 3]), 'where the largest lies in the space')
+      call fb_space_remove(space, name, 5_int64)
+      call fb_space_close(space)
    end subroutine
 
    subroutine looking

@@ -224,6 +224,35 @@ CASE(options_and_others) {
     OK(fb_producer_close(producer));
 }
 
+CASE(values_in_the_space) {
+    fb_space_options options = FB_SPACE_OPTIONS_INIT;
+    fb_field field = FB_FIELD_INIT;
+    fb_space *space;
+    fb_value value = FB_VALUE_INIT;
+    const double low[6] = {1, 2, 3, 4, 5, 6}, high[6] = {7, 8, 9, 10, 11, NAN};
+    const uint64_t shape[2] = {4, 3}, half[2] = {2, 3}, at[2] = {2, 0};
+    const fb_block first = a_block(stream, FB_F64, 2, ZERO, half, low), second = a_block(stream, FB_F64, 2, at, half, high);
+    char text[256];
+    field.name = stream;
+    field.dtype = FB_F64;
+    field.ndim = 2;
+    field.shape = shape;
+    OK(fb_space_open(&options, &space));
+    OK(fb_space_put(space, &field, 3, &first));
+    snprintf(text, sizeof text, "sum(`%s`[:2])", stream);
+    OK(fb_space_evaluate(space, 3, 20, text, &value));
+    CHECK(value.kind == FB_VALUE_NUMBER && value.number == 21);
+    snprintf(text, sizeof text, "argmax(`%s`)", stream);
+    FAILS(FB_NOT_COVERED, stream, "nothing was put at [2:4, 0:3]", fb_space_evaluate(space, 3, 0.05, text, &value));
+    OK(fb_space_put(space, &field, 3, &second));
+    OK(fb_space_evaluate(space, 3, -1, text, &value));
+    CHECK(value.kind == FB_VALUE_PLACE && value.index[0] == 3 && value.index[1] == 1);
+    FAILS(FB_INVALID, "names no streams", "", fb_space_evaluate(space, 3, -1, "max(a.U)", &value));
+    FAILS(FB_INVALID, "space", "is NULL", fb_space_evaluate(NULL, 3, -1, "max(U)", &value));
+    OK(fb_space_remove(space, stream, 3));
+    OK(fb_space_close(space));
+}
+
 CASE(bad_input) {
     fb_subscription_options options = FB_SUBSCRIPTION_OPTIONS_INIT;
     fb_subscription *none;
@@ -274,6 +303,7 @@ int main(int argc, char **argv) {
         {"events", events},
         {"what_is_not_known", what_is_not_known},
         {"options_and_others", options_and_others},
+        {"values_in_the_space", values_in_the_space},
         {"bad_input", bad_input},
         {NULL, NULL},
     };

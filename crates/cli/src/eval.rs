@@ -8,7 +8,7 @@ use crate::values::{json_of, text_of};
 use clap_complete::ArgValueCompleter;
 use forebay_client::query::Syntax;
 use forebay_client::query::schema::Schema;
-use forebay_client::{Error, ErrorKind, Result};
+use forebay_client::{Error, ErrorKind, Result, Space, SpaceOptions};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -28,9 +28,16 @@ pub(crate) struct Eval {
     /// that are held, as A:B or A:B:STEP. What has not come yet is waited for
     #[arg(long, default_value = "latest", value_name = "STEP", value_parser = StepChoice::parse)]
     step: StepChoice,
+    /// Of arrays in the space: --step is a number; what was not put is waited
+    /// for, as long as --timeout says
+    #[arg(long, conflicts_with = "stream")]
+    space: bool,
 }
 
 pub(crate) fn eval(common: &Common, eval: &Eval, output: &Output) -> Result<ExitCode> {
+    if eval.space {
+        return in_space(common, eval, output);
+    }
     let syntax = Syntax::parse(&eval.text)?;
     let streams = Schema::streams_of(eval.stream.as_deref(), syntax.fields());
     let stream = match &streams[..] {
@@ -67,5 +74,18 @@ pub(crate) fn eval(common: &Common, eval: &Eval, output: &Output) -> Result<Exit
     })?;
     let value = if several { Value::Array(values) } else { values.pop().unwrap_or_default() };
     output.result(&value, |_| lines);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_space(common: &Common, eval: &Eval, output: &Output) -> Result<ExitCode> {
+    let StepChoice::Number(step) = eval.step else {
+        return Err(Error::invalid(
+            "arrays of the space are put at steps: give the number of one with --step",
+        ));
+    };
+    let group = common.group_options()?;
+    let patience = group.patience();
+    let value = Space::open(&SpaceOptions::new(group))?.evaluate(&eval.text, step, patience)?;
+    output.result(&json!({ "step": step, "value": json_of(&value) }), |_| vec![text_of(&value)]);
     Ok(ExitCode::SUCCESS)
 }

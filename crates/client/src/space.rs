@@ -1,7 +1,8 @@
 //! The space: arrays put and got by name, step and region, whoever put them.
 //!
-//! From the bottom up: [`handle`], [`found`], [`put`], [`find`], [`remove`], [`list`].
+//! From the bottom up: [`handle`], [`found`], [`put`], [`find`], [`evaluate`], [`remove`], [`list`].
 
+mod evaluate;
 mod find;
 mod found;
 mod handle;

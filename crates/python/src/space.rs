@@ -1,7 +1,7 @@
 //! The space.
 
 use crate::arrays::Array;
-use crate::consumer::describe;
+use crate::consumer::{describe, scalar};
 use crate::errors::{Freed, raise, waiting};
 use crate::options::SpaceGiven;
 use crate::producer::{dims, extent, field};
@@ -131,6 +131,18 @@ impl Space {
             self.remember(name, field);
             return waiting(py, || found.read(&selection, &mut array.target()?));
         }
+    }
+
+    fn evaluate<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        step: u64,
+        timeout: Timeout,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let timeout = timeout.wait()?;
+        let value = waiting(py, || self.space.evaluate(text, step, timeout))?;
+        scalar(py, &value)
     }
 
     fn remove(&self, py: Python<'_>, name: &str, step: u64) -> PyResult<()> {

@@ -19,6 +19,7 @@ pub use scalar_op::{ScalarOp, Temporal, TimeFunction};
 pub(crate) use scalar_op::{Scalars, folded};
 
 use crate::syntax::Duration;
+use forebay_core::region::MAX_NDIM;
 
 /// What an event tells of, besides the step.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +57,14 @@ impl Plan {
     /// Whether it needs what was before.
     pub fn looks_back(&self) -> bool {
         self.hold.is_some() || self.until.is_some() || self.temporals().next().is_some()
+    }
+
+    /// Whether what is computed of an element takes neighbours of it, of the field in this place.
+    pub fn takes_neighbours(&self, field: usize) -> bool {
+        let reaches = |dim: u8| {
+            self.aggregates.iter().any(|aggregate| aggregate.program.reach(field as u16, dim) != (0, 0))
+        };
+        (0..MAX_NDIM as u8).any(reaches)
     }
 
     /// The functions of time, and their places among the scalars.

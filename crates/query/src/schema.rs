@@ -4,6 +4,9 @@ use crate::syntax::{FieldUse, Problem, nearest};
 use forebay_core::ErrorKind;
 use forebay_core::contract::Field;
 
+/// What the space is called where fields belong to a stream.
+pub const SPACE: &str = "space";
+
 /// The streams and fields that a text may name.
 #[derive(Debug, Clone, Default)]
 pub struct Schema {

@@ -13,7 +13,7 @@ mod job;
 mod manners;
 mod pool;
 
-pub(crate) use asking::Round;
+pub(crate) use asking::{Round, StepBlocks};
 pub(crate) use checked::{CheckedText, facts};
 pub(crate) use connections::Connections;
 pub(crate) use job::{Computed, Job};

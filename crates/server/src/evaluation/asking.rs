@@ -14,6 +14,15 @@ use forebay_store::evaluate::nothing;
 use forebay_wire::evaluation::{Asked, Inquiry, Share};
 use std::collections::{BTreeMap, HashMap};
 
+/// What is known of a step in all its streams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepBlocks<'a> {
+    /// Of each stream one.
+    pub(crate) reports: &'a [&'a StepReport],
+    /// Why the blocks of a field are not known, by its stream and name.
+    pub(crate) unknown: &'a BTreeMap<(String, String), Unknown>,
+}
+
 /// The questions of a round of several evaluations at one step, and how their answers are found.
 #[derive(Debug)]
 pub(crate) struct Round {
@@ -41,7 +50,7 @@ impl Round {
     /// The next questions of these evaluations, at a step of which this is known; `None` if all is known.
     pub(crate) fn begin<'a>(
         id: &StepId,
-        reports: &[&StepReport],
+        blocks: StepBlocks<'_>,
         evaluations: impl Iterator<Item = (&'a CheckedText, &'a Evaluation)>,
     ) -> Option<Round> {
         let mut round = Round {
@@ -60,7 +69,7 @@ impl Round {
                 let asks = format!("{:?} {:?}", question.stage, question.inputs);
                 let place = *known.entry((key.clone(), asks)).or_insert_with(|| {
                     let list = *lists.entry(key.clone()).or_insert_with(|| {
-                        round.lists.push(pieces_of(text, &question, reports));
+                        round.lists.push(pieces_of(text, &question, blocks));
                         round.lists.len() - 1
                     });
                     round.add(text, question, list)
@@ -219,10 +228,17 @@ impl Round {
     }
 }
 
-fn pieces_of(text: &CheckedText, question: &Question, reports: &[&StepReport]) -> Result<Pieces, Unknown> {
+fn pieces_of(text: &CheckedText, question: &Question, blocks: StepBlocks<'_>) -> Result<Pieces, Unknown> {
+    let StepBlocks { reports, unknown } = blocks;
     let plan = &text.plan;
     let aggregate = &plan.aggregates[usize::from(question.aggregate)];
     let domain = &plan.domains[aggregate.domain];
+    let of_domain = plan.fields.iter().filter(|planned| planned.domain == aggregate.domain);
+    for planned in of_domain {
+        if let Some(why) = unknown.get(&(domain.stream.clone(), planned.field.name.clone())) {
+            return Err(why.clone());
+        }
+    }
     let report = reports.iter().find(|report| report.id.stream == domain.stream);
     let blocks_of = |name: &str| {
         let fields = report?.fields.iter().chain(report?.statics.iter().flatten());

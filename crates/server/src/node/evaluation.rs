@@ -1,16 +1,18 @@
 //! Evaluations of expressions among the servers of the group.
 //!
 //! - this module: the rounds of one or more evaluations at a step;
+//! - [`records`]: where blocks are of which only their number was told;
 //! - [`tree`]: an inquiry along the tree of servers;
 //! - [`share`]: the answers for what this server holds;
 //! - [`bytes`]: the bytes of pieces: here, or on other servers.
 
 mod bytes;
+mod records;
 mod share;
 mod tree;
 
 use super::{Components, Node};
-use crate::evaluation::{CheckedText, Round};
+use crate::evaluation::{CheckedText, Round, StepBlocks};
 use crate::questions::Answer;
 use forebay_core::block::Location;
 use forebay_core::ids::{ServerId, StepId};
@@ -72,9 +74,12 @@ impl Node {
         root: u64,
     ) -> Cost {
         let mut cost = Cost::default();
+        let known = self.with_all_records(reports, evaluating).await;
+        let reports = known.reports();
         loop {
             let evaluations = evaluating.iter().map(|one| (&one.text, &one.evaluation));
-            let Some(mut round) = Round::begin(id, reports, evaluations) else { return cost };
+            let blocks = StepBlocks { reports: &reports, unknown: &known.unknown };
+            let Some(mut round) = Round::begin(id, blocks, evaluations) else { return cost };
             let answers = self.ask_round(&mut round, root).await;
             let answers = answers.map(|answers| {
                 cost.add(answers.cost);

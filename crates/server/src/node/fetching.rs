@@ -6,7 +6,7 @@ use forebay_core::block::Location;
 use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
 use forebay_core::selection::Selection;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_store::{Arena, Mapping};
 use forebay_transport::asynchronous::{Requester, Target};
 use forebay_transport::host;
@@ -75,15 +75,34 @@ impl Node {
         if server == self.id {
             return self.store.lock().check_committed(arena, offset, generation, bytes).is_ok();
         }
+        let question = Request::HasBlock { arena, offset, bytes, generation };
         let deadline = Instant::now() + GREETING;
+        self.ask_holder(server, &question, deadline, "whether it holds a block").await.is_ok()
+    }
+
+    /// Asks another server what it holds, or knows of what others hold.
+    pub(super) async fn ask_holder(
+        &self,
+        server: ServerId,
+        question: &Request,
+        deadline: Instant,
+        what: &str,
+    ) -> Result<Reply> {
         let connection = self.read_from.to(server);
         let mut connection = connection.lock().await;
-        if connection.is_none() {
-            *connection = greet(self, server, deadline).await.ok();
+        let requester = match &mut *connection {
+            Some(requester) => requester,
+            None => connection.insert(greet(self, server, deadline).await?),
+        };
+        let answer = requester.ask(question, deadline, what).await;
+        // After an error of the connection it is of no more use.
+        if answer
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout))
+        {
+            *connection = None;
         }
-        let Some(requester) = &mut *connection else { return false };
-        let question = Request::HasBlock { arena, offset, bytes, generation };
-        requester.ask(&question, deadline, "whether it holds a block").await.is_ok()
+        answer
     }
 }
 

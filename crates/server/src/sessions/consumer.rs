@@ -106,7 +106,7 @@ impl Session {
             Request::Need { attachment, needs } => self.change_needs(attachment, *needs).await.map(Some),
             Request::Evaluate { attachment, run, step, text } => {
                 let report = self.report_of(attachment, run, step)?;
-                self.evaluations.begin(&self.client, number, report, text)
+                self.evaluations.begin(&self.client, number, (report, text), Reply::Evaluated)
             }
             Request::Subscribe { stream, definition } => self.subscribe(stream, *definition).await.map(Some),
             Request::AwaitSubscription { stream, name } => {

@@ -6,8 +6,8 @@ use crate::node::{Evaluating, Node};
 use forebay_core::steps::{FieldReport, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_query::Evaluation;
-use forebay_wire::client::consumer::Reply;
 use forebay_wire::evaluation::{PlannedText, TextValue};
+use forebay_wire::protocol::Reply;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -22,13 +22,13 @@ pub(super) struct Evaluations {
 
 impl Evaluations {
     /// Evaluates a text at a step that the client holds. Answered later, while other messages are taken.
-    pub(super) fn begin(
+    pub(super) fn begin<R: Reply + 'static>(
         &mut self,
         client: &Client,
         request: u64,
-        report: StepReport,
-        text: String,
-    ) -> Result<Option<Reply>> {
+        (report, text): (StepReport, String),
+        reply: impl FnOnce(Box<TextValue>) -> R + Send + 'static,
+    ) -> Result<Option<R>> {
         while self.running.try_join_next().is_some() {}
         if request == 0 {
             return Err(Error::protocol("an evaluation without a number of its own"));
@@ -42,7 +42,7 @@ impl Evaluations {
         self.running.spawn(async move {
             let value = evaluated(&node, report, checked).await;
             let header = node.header(request);
-            let answer = Ok::<Reply, Error>(Reply::Evaluated(Box::new(value)));
+            let answer = Ok::<R, Error>(reply(Box::new(value)));
             // One that is gone needs none.
             let _ = outbox.push(header, &answer);
         });

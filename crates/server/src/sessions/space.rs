@@ -1,6 +1,7 @@
 //! The connection of a user of the space: puts, finds and removes arrays; writes and reads blocks.
 
 use super::client::{Client, log_unanswered};
+use super::evaluations::Evaluations;
 use super::payload;
 use super::reading::Reading;
 use super::role_session::{RoleSession, not_spoken};
@@ -9,8 +10,10 @@ use super::writing::Writing;
 use crate::held::Held;
 use crate::space::FieldAtStep;
 use forebay_core::directory::check_block_fits;
-use forebay_core::steps::check_replicas;
+use forebay_core::ids::{StepId, StepNumber};
+use forebay_core::steps::{FieldReport, StepReport, check_replicas};
 use forebay_core::{Error, Result};
+use forebay_query::SPACE;
 use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use forebay_wire::client::space::{Reply, Request, SpacePut};
 use forebay_wire::client::writing;
@@ -24,6 +27,7 @@ pub(super) struct Session {
     writing: Option<Writing>,
     /// What it looks for, and holds.
     searches: Searches,
+    evaluations: Evaluations,
     reading: Reading,
 }
 
@@ -74,7 +78,8 @@ impl RoleSession for Session {
 
 impl Session {
     pub(super) fn new(client: Client) -> Session {
-        Session { client, writing: None, searches: Searches::default(), reading: Reading::default() }
+        let (searches, evaluations) = (Searches::default(), Evaluations::default());
+        Session { client, writing: None, searches, evaluations, reading: Reading::default() }
     }
 
     async fn on_request(&mut self, header: &Header, request: Request) -> Result<Option<Reply>> {
@@ -92,6 +97,10 @@ impl Session {
             Request::Release { request } => {
                 self.searches.release(&self.client.node, request);
                 Ok(None)
+            }
+            Request::Evaluate { step, text, fields } => {
+                let asked = (in_space(step, fields), text);
+                self.evaluations.begin(&self.client, header.request, asked, Reply::Evaluated)
             }
             Request::List { after } => {
                 let (arrays, more) = self.client.node.space_list(after);
@@ -192,5 +201,25 @@ impl Session {
             return Err(error);
         }
         Ok(held)
+    }
+}
+
+/// What is known of fields of the space at a step, as of a stream's step.
+fn in_space(step: StepNumber, fields: Vec<FieldReport>) -> StepReport {
+    StepReport {
+        id: StepId { stream: SPACE.to_owned(), run: 0, step },
+        time: f64::NAN,
+        missed: 0,
+        rewound: false,
+        torn: false,
+        dropped: false,
+        fields,
+        statics: None,
+        own_attrs: None,
+        attrs: None,
+        term: 0,
+        ranks: 0,
+        absent: Vec::new(),
+        attempt: 0,
     }
 }

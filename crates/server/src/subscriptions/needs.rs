@@ -53,10 +53,7 @@ fn part_of(plan: &Plan, name: &str) -> Option<Slices> {
         return None;
     }
     let ranges = plan.domains[planned.domain].ranges.as_ref()?;
-    let reaches = |dim: usize| {
-        plan.aggregates.iter().any(|aggregate| aggregate.program.reach(index as u16, dim as u8) != (0, 0))
-    };
-    if (0..ranges.len()).any(reaches) || planned.field.is_static {
+    if plan.takes_neighbours(index) || planned.field.is_static {
         return None;
     }
     let slices: Vec<Slice> = ranges.iter().map(slice_of).collect::<Option<_>>()?;

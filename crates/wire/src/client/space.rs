@@ -1,6 +1,7 @@
 //! A user of the space and any server: arrays that are put, found and removed by name, step and region.
 
 use super::block::PutBlock;
+use crate::evaluation::TextValue;
 use crate::protocol::speaks;
 use forebay_core::contract::Field;
 use forebay_core::ids::{DescriptionNumber, Epoch, StepNumber};
@@ -76,6 +77,16 @@ pub enum Request {
         /// The step.
         step: StepNumber,
     },
+    /// Asks what a text gives of fields whose blocks this client holds. Answer: [`Reply::Evaluated`]. Other messages are taken while it
+    /// is computed.
+    Evaluate {
+        /// The step.
+        step: StepNumber,
+        /// The text: its fields have no stream.
+        text: String,
+        /// The fields that it names, with those blocks that it takes something of.
+        fields: Vec<FieldReport>,
+    },
     /// Asks which arrays the server describes or holds blocks of, in the order of name and step. Answer: [`Reply::Listed`].
     List {
         /// Only what comes after this one.
@@ -111,6 +122,8 @@ pub enum Reply {
         /// Whether there are further ones.
         more: bool,
     },
+    /// To [`Request::Evaluate`].
+    Evaluated(Box<TextValue>),
     /// To [`Request::Put`]: the server leaves the group, and takes nothing.
     LetGo,
 }

@@ -189,7 +189,10 @@ pub fn requests() -> Requests {
             reading::Request::FetchMany(vec![fetch.clone(), fetch.clone()]),
             reading::Request::Fetch(fetch),
         ],
-        space: vec![space::Request::Put(Box::new(space_put(inline)))],
+        space: vec![
+            space::Request::Put(Box::new(space_put(inline))),
+            space::Request::Evaluate { step: 3, text: "max(U)".into(), fields: vec![field_report()] },
+        ],
     }
 }
 

@@ -1,0 +1,95 @@
+//! Evaluating an expression of what was put into the space.
+
+use crate::connection::rpc::unexpected;
+use crate::seconds::deadline_after;
+use crate::space::found::FoundBlocks;
+use crate::space::handle::Space;
+use forebay_core::contract::Field;
+use forebay_core::ids::StepNumber;
+use forebay_core::region::Region;
+use forebay_core::{Error, Result};
+use forebay_query::plan::Plan;
+use forebay_query::value::Scalar;
+use forebay_query::{Purpose, SPACE, Schema, Syntax, check};
+use forebay_wire::client::space::{Reply, Request};
+use std::time::{Duration, Instant};
+
+impl Space {
+    /// What an expression gives of what is put of its fields at a step: a number, a condition, or a place. Waits until the regions that
+    /// it names are covered, no longer than `timeout` all in all. The servers evaluate it beside the blocks, and nothing but the answer
+    /// travels. Fails with `Invalid`, `NotFound`, `TypeMismatch`, `OutOfBounds` or `Unsupported` where the text is wrong, and says the
+    /// column; with `NotCovered` where elements were not put in time, and `Timeout` where nothing of a field was.
+    pub fn evaluate(&self, text: &str, step: StepNumber, timeout: Duration) -> Result<Scalar> {
+        self.guard.check("space")?;
+        let syntax = Syntax::parse(text)?;
+        if let Some(field) = syntax.fields().iter().find(|field| field.stream.is_some()) {
+            return Err(Error::invalid(format!(
+                "field '{}': what is evaluated in the space names no streams",
+                field.name
+            )));
+        }
+        let deadline = deadline_after(timeout);
+        self.pool
+            .group()
+            .retry_while_failing_over(deadline, || self.evaluate_now(text, &syntax, step, deadline))
+    }
+
+    fn evaluate_now(
+        &self,
+        text: &str,
+        syntax: &Syntax,
+        step: StepNumber,
+        deadline: Instant,
+    ) -> Result<Scalar> {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let mut names: Vec<&str> = syntax.fields().iter().map(|field| &field.name[..]).collect();
+        names.sort_unstable();
+        names.dedup();
+        let fields =
+            names.into_iter().map(|name| self.field(name, step, left())).collect::<Result<Vec<Field>>>()?;
+        let schema = Schema::new(Some(SPACE)).with(SPACE, fields.clone());
+        let plan = check(syntax, &schema, Purpose::Once)?;
+        let mut found: Vec<FoundBlocks<'_>> = Vec::with_capacity(fields.len());
+        for field in &fields {
+            let region = region_of(&plan, field)?;
+            found.push(self.find(&field.name, step, &region, left())?);
+        }
+        let reports = found.iter().map(|found| found.report.clone()).collect();
+        let question = Request::Evaluate { step, text: text.to_owned(), fields: reports };
+        let rpc = self.pool.connection_until(self.home()?, deadline_after(left().max(AT_LEAST)))?;
+        match rpc.call(&question, "to evaluate an expression")?.message {
+            Reply::Evaluated(evaluated) => match evaluated.value {
+                Scalar::Unknown(why) => {
+                    Err(why.error().during(format!("'{text}' at step {step} of the space")))
+                }
+                value => Ok(value),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// For how long it is tried at least to reach a server, once all blocks are found.
+const AT_LEAST: Duration = Duration::from_millis(500);
+
+/// What has to be covered of a field: all that the text takes of it.
+fn region_of(plan: &Plan, field: &Field) -> Result<Region> {
+    let whole = || Region::whole(field.shape.as_deref().unwrap_or_default());
+    let mut all: Option<Region> = None;
+    for (index, planned) in
+        plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == field.name)
+    {
+        let selection = plan.domains[planned.domain].selection(field).map_err(|why| why.error())?;
+        let Some(selection) = selection.filter(|_| !plan.takes_neighbours(index)) else {
+            return whole();
+        };
+        let region = field.span_of(&selection)?;
+        all = match all {
+            None => Some(region),
+            Some(known) if known == region => Some(known),
+            // A text that names several regions of a field has all of it.
+            Some(_) => return whole(),
+        };
+    }
+    all.map_or_else(whole, Ok)
+}
