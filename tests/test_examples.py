@@ -14,15 +14,18 @@ EXAMPLES = ROOT / "examples"
 
 
 def rows(own_place: Path, script: str, *arguments: object) -> list[list[str]]:
-    """The rows of the table that an example prints, in a directory that it leaves as it was."""
+    """The rows of the tables that an example prints, in a directory that it leaves as it was."""
     command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=own_place, timeout=110)
     assert done.returncode == 0, done.stderr
-    header, line, *found = done.stdout.splitlines()
-    assert re.fullmatch(r"\|( --- \|)+", line)
-    cells = [row.strip("| ").split(" | ") for row in found]
-    assert all(len(row) == header.count(" | ") + 1 for row in cells), done.stdout
-    return cells
+    found: list[list[str]] = []
+    for table in re.findall(r"(?:^\|.*\n)+", done.stdout, re.MULTILINE):
+        header, line, *lines = table.splitlines()
+        assert re.fullmatch(r"\|( --- \|)+", line)
+        cells = [row.strip("| ").split(" | ") for row in lines]
+        assert all(len(row) == header.count(" | ") + 1 for row in cells), done.stdout
+        found += cells
+    return found
 
 
 def test_m_ranks_are_read_by_n(own_place: Path) -> None:
@@ -39,3 +42,12 @@ def test_three_readers_need_a_field_each(own_place: Path, fields: int) -> None:
     ((size, offered, *times),) = rows(own_place, "contracts/table.py", *arguments)
     assert (size, offered) == ("4 kB", str(fields))
     assert all(time.endswith(" µs") for time in times[:3])
+
+
+def test_the_experiments_of_watching(own_place: Path) -> None:
+    """Each prints its table, and all are drawn."""
+    picture = own_place / "watch.png"
+    arguments = ("--mib", 1, "--steps", 3, "--scales", 1, "--regions", 1, "--plot", picture)
+    found = rows(own_place, "watch/table.py", *arguments)
+    assert [(row[0], len(row)) for row in found] == [("4 / 1 / 2", 6), ("4 / 1 / 2", 7), ("4 MiB", 8)]
+    assert picture.read_bytes()[1:4] == b"PNG"

@@ -19,6 +19,7 @@ __all__ = [
     "ReaderContract",
     "ReaderNeeds",
     "ReaderStatus",
+    "ResponseStatus",
     "ServerStatus",
     "StepCounts",
     "StreamContracts",
@@ -451,6 +452,19 @@ class StreamContracts(TypedDict):
     """How many of those had no room in the message."""
 
 
+class ResponseStatus(TypedDict):
+    """What servers were busy with from when steps were closed until their events were told, in seconds over all evaluations: divided by `evaluated` it is that of one. Steps that wait for one before them to be evaluated are counted from when it is their turn."""
+
+    managing: float
+    """Finding out what is due, and telling events."""
+    waiting: float
+    """Waiting for bytes that other servers hold."""
+    computing: float
+    """Computing, at the server that took longest."""
+    aggregating: float
+    """Asking along the tree of servers, and putting answers together."""
+
+
 class SubscriptionStatus(TypedDict):
     """What `forebay subscriptions` and `Admin.subscriptions` tell: what each subscription watches for, and what has come of it."""
 
@@ -495,6 +509,8 @@ class SubscriptionStatus(TypedDict):
     """Seconds of one core that evaluating it has taken; what several ask together is shared out evenly."""
     read_bytes: int
     """Bytes that were read for it, in the same way."""
+    response: ResponseStatus
+    """How long it took in all until what came of steps was told."""
     last_run: int | None
     """The run of the last step that was evaluated."""
     last_step: int | None

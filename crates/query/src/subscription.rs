@@ -10,7 +10,7 @@ mod definition;
 mod event;
 mod state;
 
-pub use counts::Counts;
+pub use counts::{Counts, ResponseTime};
 pub use definition::{Definition, KeptSteps, Missing, On};
 pub use event::{EVENTS_MAX, Event, EventLog};
 pub use state::{Evaluated, Settled, State};

@@ -63,14 +63,35 @@ pub struct Cost {
     pub fetched: u64,
     /// Seconds of one core.
     pub seconds: f64,
+    /// Seconds from the first question to the last answer.
+    pub asking: f64,
+    /// Those of them in which the server that took longest was busy with its share.
+    pub sharing: f64,
+    /// Those of these in which a server waited for bytes of others.
+    pub waiting: f64,
 }
 
 impl Cost {
-    /// Takes in what something else has cost.
-    pub fn add(&mut self, other: Cost) {
-        self.read = self.read.saturating_add(other.read);
-        self.fetched = self.fetched.saturating_add(other.fetched);
-        self.seconds += other.seconds;
+    /// What something has cost that was done after this.
+    pub fn then(self, other: Cost) -> Cost {
+        Cost {
+            asking: self.asking + other.asking,
+            sharing: self.sharing + other.sharing,
+            waiting: self.waiting + other.waiting,
+            ..self.beside(other)
+        }
+    }
+
+    /// What something has cost that was done at the same time.
+    pub fn beside(self, other: Cost) -> Cost {
+        Cost {
+            read: self.read.saturating_add(other.read),
+            fetched: self.fetched.saturating_add(other.fetched),
+            seconds: self.seconds + other.seconds,
+            asking: self.asking.max(other.asking),
+            sharing: self.sharing.max(other.sharing),
+            waiting: self.waiting.max(other.waiting),
+        }
     }
 }
 

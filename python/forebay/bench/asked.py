@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from forebay.bench import forebay_side
 from forebay.bench.errors import WrongData
-from forebay.bench.harness import MIB, Report, at_least, repetitions_of, under
+from forebay.bench.harness import MIB, Report, at_least, repetitions_of, under, within
 from forebay.bench.samples import Sample, interleave, now_ns, seconds_since
 
 Arrays = dict[str, NDArray[np.float64]]
@@ -305,6 +305,35 @@ def tiles(options: argparse.Namespace, report: Report) -> None:
             base=series.get("duckdb"),
             bar=at_least(5) if duckdb else None,
         )
+    report.value(
+        f"share of {size // MIB} MiB that is read",
+        100 * _read_of_watched(array) / size,
+        "%",
+        against="a subscription on count(U > c)",
+        bar=within(1),
+    )
+
+
+def _read_of_watched(array: NDArray[np.float64]) -> int:
+    """How many bytes the servers read of a step for a subscription, as they count them."""
+    forebay = forebay_side.package()
+    with (
+        forebay_side.local_group(servers=1, budget=array.nbytes + 256 * MIB) as group,
+        forebay_side.producer(group, "tiles", array.shape) as producer,
+        forebay.subscribe("count(U > 50) > 1e9", stream="tiles", group=group.path) as made,
+        forebay.Admin(group=group.path) as admin,
+    ):
+        made.wait_active()
+        with producer.step(0) as step:
+            step.put(forebay_side.FIELD, array, offset=(0, 0))
+        deadline = time.monotonic() + 60.0
+        while True:
+            (told,) = admin.subscriptions()
+            if told["last_step"] == 0:
+                return int(told["read_bytes"])
+            if time.monotonic() > deadline:
+                raise WrongData("a step was not evaluated")
+            time.sleep(0.02)
 
 
 # ---- exact values --------------------------------------------------------------------------------

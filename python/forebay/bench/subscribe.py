@@ -11,6 +11,7 @@ exact            `sum` and `var`: the same bits on 1, 2, 3 and 7 servers, and ho
 percentile       `percentile(U, 99)` of eight blocks, beside NumPy; the approximate one beside a KLL sketch
 event            from the last put to the event, beside a reader that gets all and computes, by us and by SST
 put              a put with statistics on the way, beside one without; and the same of ADIOS2's BP5
+series           `for` and `until` of 10,000 subscriptions on random series, beside what Prometheus's promtool says
 many             processor time for a step that 1,000 subscriptions watch, beside one
 slowdown         a simulation on all cores with ten subscriptions that read everything, beside one with a reader that
                  does nothing
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 
-from forebay.bench import asked, watched
+from forebay.bench import asked, series, watched
 from forebay.bench.harness import Report
 
 _PARTS = {
@@ -33,6 +34,7 @@ _PARTS = {
     "percentile": asked.percentile,
     "event": watched.event,
     "put": watched.put,
+    "series": series.series,
     "many": watched.many,
     "slowdown": watched.slowdown,
 }

@@ -8,7 +8,7 @@ use forebay_query::Evaluation;
 use forebay_query::decide::known_pieces;
 use forebay_query::gather::{Gathered, Question};
 use forebay_query::pieces::{FieldBlocks, Pieces, Source, pieces};
-use forebay_query::plan::Measure;
+use forebay_query::plan::{Aggregate, Measure};
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_store::evaluate::nothing;
 use forebay_wire::evaluation::{Asked, Inquiry, Share};
@@ -101,39 +101,49 @@ impl Round {
 
     /// Nobody is asked about pieces of which statistics say all that is asked.
     fn leave_out_known(&mut self) {
-        for (list, pieces) in self.lists.iter_mut().enumerate() {
+        let mut of_list: Vec<Vec<&mut Unique>> = self.lists.iter().map(|_| Vec::new()).collect();
+        for unique in self.questions.iter_mut().filter(|unique| unique.answer.is_none()) {
+            of_list[unique.list].push(unique);
+        }
+        for (pieces, open) in self.lists.iter_mut().zip(of_list) {
             let Ok(pieces) = pieces else { continue };
-            let mut open: Vec<&mut Unique> = self.questions.iter_mut().collect();
-            open.retain(|unique| unique.list == list && unique.answer.is_none());
-            let known: Vec<Vec<Option<Gathered>>> = open
+            let aggregates: Vec<&Aggregate> = open
                 .iter()
                 .map(|unique| {
-                    let plan = &self.texts[unique.text].plan;
-                    let aggregate = &plan.aggregates[usize::from(unique.question.aggregate)];
-                    known_pieces(aggregate, &unique.question, pieces.list.iter())
+                    &self.texts[unique.text].plan.aggregates[usize::from(unique.question.aggregate)]
                 })
                 .collect();
+            let asked = || open.iter().zip(&aggregates);
+            let known: Vec<Vec<Option<Gathered>>> = asked()
+                .map(|(unique, aggregate)| known_pieces(aggregate, &unique.question, pieces.list.iter()))
+                .collect();
+            let mut totals: Vec<Option<Gathered>> =
+                asked().map(|(unique, aggregate)| nothing(aggregate, &unique.question).ok()).collect();
+            let is_left_out = |piece: usize| known.iter().all(|known| known[piece].is_some());
+            for (total, answers) in totals.iter_mut().zip(&known) {
+                for (_, answer) in answers.iter().enumerate().filter(|(piece, _)| is_left_out(*piece)) {
+                    if let (Some(total), Some(answer)) = (&mut *total, answer) {
+                        total.merge(answer.clone());
+                    }
+                }
+            }
             let mut index = 0;
             pieces.list.retain(|_| {
                 index += 1;
-                !known.iter().all(|known| known[index - 1].is_some())
+                !is_left_out(index - 1)
             });
-            let is_left_out = |piece: usize| known.iter().all(|known| known[piece].is_some());
-            for (unique, answers) in open.into_iter().zip(&known) {
-                let plan = &self.texts[unique.text].plan;
-                let aggregate = &plan.aggregates[usize::from(unique.question.aggregate)];
-                let mut all = nothing(aggregate, &unique.question).ok();
-                for (_, answer) in answers.iter().enumerate().filter(|(piece, _)| is_left_out(*piece)) {
-                    if let (Some(all), Some(answer)) = (&mut all, answer) {
-                        all.merge(answer.clone());
-                    }
-                }
+            for (unique, total) in open.into_iter().zip(totals) {
                 match pieces.list.is_empty() {
-                    true => unique.answer = all,
-                    false => unique.known = all,
+                    true => unique.answer = total,
+                    false => unique.known = total,
                 }
             }
         }
+    }
+
+    /// The texts, as they were checked.
+    pub(crate) fn texts(&self) -> &[CheckedText] {
+        &self.texts
     }
 
     /// Where blocks are that are asked for, of servers of which this holds.

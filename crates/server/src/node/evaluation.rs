@@ -52,7 +52,7 @@ impl Node {
             Message::Inquire { token, inquiry } => {
                 let Some(node) = self.me.upgrade() else { return };
                 tokio::spawn(async move {
-                    let result = Box::new(node.answer_inquiry(*inquiry).await);
+                    let result = Box::new(node.answer_inquiry(*inquiry, None).await);
                     let mut state = node.state.lock();
                     node.tell(&mut state, from, Message::Answers { token, result });
                     node.drain(&mut state);
@@ -80,9 +80,11 @@ impl Node {
             let evaluations = evaluating.iter().map(|one| (&one.text, &one.evaluation));
             let blocks = StepBlocks { reports: &reports, unknown: &known.unknown };
             let Some(mut round) = Round::begin(id, blocks, evaluations) else { return cost };
+            let began = self.environment.now();
             let answers = self.ask_round(&mut round, root).await;
+            let asking = (self.environment.now() - began).as_secs_f64();
             let answers = answers.map(|answers| {
-                cost.add(answers.cost);
+                cost = cost.then(Cost { asking, ..answers.cost });
                 answers.gathered
             });
             round.take(answers.map_err(|error| unknown(&error)));
@@ -99,7 +101,7 @@ impl Node {
             self.follow_blocks(round, &there).await?;
             let here = |server: ServerId| if there.contains(&server) { server } else { self.id };
             let Some(inquiry) = round.inquiry(root, here) else { break };
-            match self.inquire(inquiry).await {
+            match self.inquire(inquiry, round.texts()).await {
                 Err(error) if error.kind == ErrorKind::Unreachable && attempt < ATTEMPTS => {
                     tracing::info!("an evaluation is begun again: {error}");
                     tokio::time::sleep(AGAIN * attempt).await;

@@ -13,6 +13,7 @@ use forebay_wire::evaluation::Cost;
 use forebay_wire::peer::streams::Message as StreamsMessage;
 use forebay_wire::peer::subscriptions::Message;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Node {
     /// Tells subscriptions of an event, and then does what follows for streams, and begins what is to be evaluated.
@@ -99,8 +100,8 @@ impl Node {
     fn begin_work(&self, work: Work) {
         let Some(node) = self.me.upgrade() else { return };
         tokio::spawn(async move {
-            let Work { watch, report, due } = work;
-            let done = evaluated(&node, &report, due).await;
+            let Work { watch, report, due, began } = work;
+            let done = evaluated(&node, &report, due, began).await;
             let mut state = node.state.lock();
             node.with_subscriptions(&mut state, |all, cx, streams| {
                 all.on_evaluated(cx, streams, watch, &report, done);
@@ -110,7 +111,7 @@ impl Node {
     }
 }
 
-async fn evaluated(node: &Arc<Node>, report: &StepReport, due: Vec<Due>) -> Vec<Done> {
+async fn evaluated(node: &Arc<Node>, report: &StepReport, due: Vec<Due>, began: Duration) -> Vec<Done> {
     let root = due.first().map_or(0, |due| hash_name(&due.name));
     let (mut evaluating, mut whose) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
     for Due { name, creation, text, mut watch } in due {
@@ -121,17 +122,14 @@ async fn evaluated(node: &Arc<Node>, report: &StepReport, due: Vec<Due>) -> Vec<
     let cost = node.evaluate(&report.id, &[report], &mut evaluating, root).await;
     // What several ask together is counted for each in equal parts.
     let share = 1.0 / whose.len().max(1) as f64;
-    let cost = Cost {
-        seconds: cost.seconds * share,
-        read: (cost.read as f64 * share) as u64,
-        fetched: cost.fetched,
-    };
+    let cost = Cost { seconds: cost.seconds * share, read: (cost.read as f64 * share) as u64, ..cost };
     let done = |(Evaluating { evaluation, state, .. }, (name, creation))| Done {
         name,
         creation,
         evaluation: Ok(evaluation),
         watch: state,
         cost,
+        began,
     };
     evaluating.into_iter().zip(whose).map(done).collect()
 }

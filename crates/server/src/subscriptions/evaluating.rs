@@ -2,6 +2,7 @@
 
 use super::Subscriptions;
 use super::copies::Key;
+use super::needs::whole_fields;
 use super::subscription::about;
 use super::watch::Holder;
 use super::work::{Done, Due, ProgressOf, Work};
@@ -11,7 +12,7 @@ use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, Start, StepReport};
 use forebay_core::{Error, ErrorKind};
-use forebay_query::subscription::{Evaluated, Settled};
+use forebay_query::subscription::{Evaluated, ResponseTime, Settled};
 use forebay_query::time::Moment;
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_wire::evaluation::Cost;
@@ -58,10 +59,7 @@ impl Subscriptions {
     ) {
         let Some(watch) = self.watches.remove(&id) else { return };
         tracing::info!("subscriptions of stream '{}' attach anew: {error}", watch.stream);
-        let mut needs = watch.needs.clone();
-        if let forebay_core::contract::Needs::Fields(fields) = &mut needs {
-            fields.iter_mut().for_each(|need| need.terms.part = None);
-        }
+        let needs = whole_fields(watch.needs.clone());
         let again = AttachmentId(cx.server.unique());
         let is_new = needs != watch.needs;
         let attached = is_new
@@ -87,12 +85,13 @@ impl Subscriptions {
             && let Some(report) = watch.take_next()
         {
             let stream = watch.stream.clone();
-            let (due, failed) = self.due(streams, &stream, id, &report);
+            let began = cx.server.environment.now();
+            let (due, failed) = self.due(streams, &stream, id, (&report, began));
             if due.is_empty() {
                 self.on_evaluated(cx, streams, id, &report, failed);
                 continue;
             }
-            self.work.push_back(Work { watch: id, report, due });
+            self.work.push_back(Work { watch: id, report, due, began });
             // What failed already is settled with the others.
             self.failed_at_once.extend(failed.into_iter().map(|done| (id, done)));
         }
@@ -104,7 +103,7 @@ impl Subscriptions {
         streams: &dyn Streams,
         stream: &str,
         id: AttachmentId,
-        report: &StepReport,
+        (report, began): (&StepReport, Duration),
     ) -> (Vec<Due>, Vec<Done>) {
         let fields = fields_at(streams, stream, report);
         let step = (report.id.run, report.id.step);
@@ -138,7 +137,8 @@ impl Subscriptions {
                     };
                     let text = checked.err().map(|error| error.text).unwrap_or_default();
                     let evaluation = Err(Unknown::new(kind, text));
-                    failed.push(Done { name, creation, evaluation, watch: None, cost: Cost::default() });
+                    let cost = Cost::default();
+                    failed.push(Done { name, creation, evaluation, watch: None, cost, began });
                 }
             }
         }
@@ -209,8 +209,10 @@ impl Subscriptions {
         };
         let number = found.log.next_number();
         let Settled { event, unknown } = found.state.settle(&found.definition, evaluated, number);
-        found.state.counts.seconds += done.cost.seconds;
-        found.state.counts.read = found.state.counts.read.saturating_add(done.cost.read);
+        let counts = &mut found.state.counts;
+        counts.seconds += done.cost.seconds;
+        counts.read = counts.read.saturating_add(done.cost.read);
+        counts.response.add(response(done.cost, cx.server.environment.now().saturating_sub(done.began)));
         let keeps_after = found.take_keeps_after();
         let keeps = found.definition.keeps.filter(|_| event.is_some());
         if let Some(keeps) = keeps {
@@ -278,6 +280,16 @@ impl Subscriptions {
         if let Some(why) = found.is_over().filter(|_| found.are_all_told()) {
             self.end(cx, streams, key, &why);
         }
+    }
+}
+
+/// What the servers were busy with from when a step was told of until its events are.
+fn response(cost: Cost, all: Duration) -> ResponseTime {
+    ResponseTime {
+        managing: (all.as_secs_f64() - cost.asking).max(0.0),
+        waiting: cost.waiting,
+        computing: (cost.sharing - cost.waiting).max(0.0),
+        aggregating: (cost.asking - cost.sharing).max(0.0),
     }
 }
 

@@ -25,6 +25,17 @@ pub(super) fn needs_of(definition: &Definition, syntax: &Syntax, plan: Option<&P
     Needs::Fields(names.into_iter().map(need).collect())
 }
 
+/// The same, with all of each field.
+pub(super) fn whole_fields(needs: Needs) -> Needs {
+    match needs {
+        Needs::Fields(mut fields) => {
+            fields.iter_mut().for_each(|need| need.terms.part = None);
+            Needs::Fields(fields)
+        }
+        all => all,
+    }
+}
+
 /// What two need that name the same fields.
 pub(super) fn together(a: Needs, b: Needs) -> Needs {
     let (Needs::Fields(mut fields), Needs::Fields(others)) = (a, b) else { return Needs::All(Terms::ALL) };

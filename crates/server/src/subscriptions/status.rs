@@ -43,6 +43,12 @@ impl Subscriptions {
                     "missed": counts.missed,
                     "seconds": counts.seconds,
                     "read_bytes": counts.read,
+                    "response": {
+                        "managing": counts.response.managing,
+                        "waiting": counts.response.waiting,
+                        "computing": counts.response.computing,
+                        "aggregating": counts.response.aggregating,
+                    },
                     "last_run": state.last.map(|(run, _)| run),
                     "last_step": state.last.map(|(_, step)| step),
                     "last_event_step": subscription.log.all().last().map(|event| event.step),

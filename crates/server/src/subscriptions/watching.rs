@@ -1,7 +1,7 @@
 //! Which watch a subscription has, and when steps of it are let go of.
 
 use super::Subscriptions;
-use super::needs::together;
+use super::needs::{together, whole_fields};
 use super::subscription::Subscription;
 use super::watch::{WINDOW, Watch};
 use crate::context::Context;
@@ -9,6 +9,9 @@ use crate::streams::users::{StreamUser, Streams};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::steps::{Attachment, AttachmentId, Delivery, HeldStep, Start};
+
+/// How many watches of a stream there are before subscriptions share those that need whole fields: each is told of each step.
+const WATCHES_MAX: usize = 32;
 
 impl Subscriptions {
     /// The watch for a subscription that needs this: one that is there already, or a new one.
@@ -20,6 +23,8 @@ impl Subscriptions {
         needs: Needs,
         name: &str,
     ) -> Result<AttachmentId> {
+        let of_stream = self.watches.values().filter(|watch| watch.stream == stream).count();
+        let needs = if of_stream < WATCHES_MAX { needs } else { whole_fields(needs) };
         let fits = |watch: &Watch| watch.stream == stream && watch.needs == needs;
         if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
             watch.users.insert(name.to_owned());

@@ -8,6 +8,7 @@ use forebay_query::time::WatchState;
 use forebay_query::value::Unknown;
 use forebay_wire::evaluation::Cost;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Texts that are to be evaluated at a step.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Work {
     pub(crate) watch: AttachmentId,
     pub(crate) report: Arc<StepReport>,
     pub(crate) due: Vec<Due>,
+    /// When the step was told of.
+    pub(crate) began: Duration,
 }
 
 /// A text that is to be evaluated.
@@ -34,6 +37,8 @@ pub(crate) struct Done {
     pub(crate) evaluation: Result<Evaluation, Unknown>,
     pub(crate) watch: Option<WatchState>,
     pub(crate) cost: Cost,
+    /// When the step was told of.
+    pub(crate) began: Duration,
 }
 
 /// A subscription that has come further, with its new event.

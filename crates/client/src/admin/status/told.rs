@@ -514,10 +514,28 @@ pub struct SubscriptionStatus {
     pub seconds: f64,
     /// Bytes that were read for it, in the same way.
     pub read_bytes: u64,
+    /// How long it took in all until what came of steps was told.
+    pub response: ResponseStatus,
     /// The run of the last step that was evaluated.
     pub last_run: Option<u64>,
     /// The last step that was evaluated.
     pub last_step: Option<u64>,
     /// The step of the last event.
     pub last_event_step: Option<u64>,
+}
+
+/// What servers were busy with from when steps were closed until their events were told, in seconds over all
+/// evaluations: divided by `evaluated` it is that of one. Steps that wait for one before them to be evaluated are
+/// counted from when it is their turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResponseStatus {
+    /// Finding out what is due, and telling events.
+    pub managing: f64,
+    /// Waiting for bytes that other servers hold.
+    pub waiting: f64,
+    /// Computing, at the server that took longest.
+    pub computing: f64,
+    /// Asking along the tree of servers, and putting answers together.
+    pub aggregating: f64,
 }

@@ -71,7 +71,10 @@ impl Node {
             let is_elsewhere = record.inline.is_none() && location.server != self.id;
             let fetched = if is_elsewhere {
                 cost.fetched += to.volume() * element as u64;
-                Some(self.fetch_part(&Wanted { location, stored: &stored, element, from }).await?)
+                let began = self.environment.now();
+                let fetched = self.fetch_part(&Wanted { location, stored: &stored, element, from }).await?;
+                cost.waiting += (self.environment.now() - began).as_secs_f64();
+                Some(fetched)
             } else {
                 None
             };

@@ -18,6 +18,9 @@ use tokio::task::JoinSet;
 /// How many bytes are copied for one job, of elements that lie in several blocks or on other servers.
 const COPIED_BYTES: u64 = 8 << 20;
 
+/// How many small jobs are given to a thread together.
+const SMALL_MAX: usize = 256;
+
 /// Questions by their places among all that are asked.
 type Questions = Vec<(usize, Arc<Plan>, Question)>;
 
@@ -30,6 +33,7 @@ impl Node {
         lists: Vec<Vec<Piece>>,
     ) -> Result<Answers> {
         let unfit = || Error::protocol("an inquiry that does not fit its texts");
+        let began = self.environment.now();
         let (mut gathered, mut of_list) =
             (Vec::with_capacity(asked.len()), vec![Questions::new(); lists.len()]);
         for (place, Asked { text, list, question }) in asked.iter().enumerate() {
@@ -41,14 +45,20 @@ impl Node {
                 questions.push((place, plan.clone(), question.clone()));
             }
         }
-        let mut running =
-            Running { answers: Answers { gathered, cost: Cost::default() }, jobs: JoinSet::new() };
+        let mut running = Running {
+            answers: Answers { gathered, cost: Cost::default() },
+            small: Vec::new(),
+            small_elements: 0,
+            jobs: JoinSet::new(),
+        };
         for (pieces, questions) in lists.into_iter().zip(of_list) {
             for piece in pieces {
                 self.begin_piece(&mut running, piece, &questions).await?;
             }
         }
+        self.begin_jobs(&mut running).await?;
         running.take_all(0).await?;
+        running.answers.cost.sharing = (self.environment.now() - began).as_secs_f64();
         Ok(running.answers)
     }
 
@@ -116,7 +126,7 @@ impl Node {
         Ok(())
     }
 
-    /// Gives a job with so many elements to the threads. Waits until there is room.
+    /// Gives a job with so many elements to the threads, or has it wait for other small ones. Waits until there is room.
     async fn begin_job(
         self: &Arc<Node>,
         running: &mut Running,
@@ -124,9 +134,25 @@ impl Node {
         elements: u64,
     ) -> Result<()> {
         running.answers.cost.read += elements * bytes_of_element(&job.piece);
+        running.small_elements += elements;
+        running.small.push(job);
+        match running.small_elements >= CACHED || running.small.len() >= SMALL_MAX {
+            true => self.begin_jobs(running).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Gives all that waits to the threads, together.
+    async fn begin_jobs(self: &Arc<Node>, running: &mut Running) -> Result<()> {
+        let jobs = std::mem::take(&mut running.small);
+        running.small_elements = 0;
+        if jobs.is_empty() {
+            return Ok(());
+        }
         running.take_all(self.pool.width() - 1).await?;
         let node = self.clone();
-        running.jobs.spawn(async move { node.pool.run(move || job.run()).await? });
+        let run = move || jobs.into_iter().map(Job::run).collect::<Result<Vec<Computed>>>();
+        running.jobs.spawn(async move { node.pool.run(run).await? });
         Ok(())
     }
 
@@ -147,7 +173,10 @@ impl Node {
 /// What is being computed, and what has been.
 struct Running {
     answers: Answers,
-    jobs: JoinSet<Result<Computed>>,
+    /// Jobs that wait until they are worth a thread's while, and how many elements these have.
+    small: Vec<Job<Bytes>>,
+    small_elements: u64,
+    jobs: JoinSet<Result<Vec<Computed>>>,
 }
 
 impl Running {
@@ -156,11 +185,13 @@ impl Running {
         while self.jobs.len() > left
             && let Some(done) = self.jobs.join_next().await
         {
-            let Computed { answers, seconds } =
-                done.map_err(|error| Error::internal(error.to_string()))??;
-            self.answers.cost.seconds += seconds;
-            for (place, gathered) in answers {
-                self.take(place, gathered);
+            for Computed { answers, seconds } in
+                done.map_err(|error| Error::internal(error.to_string()))??
+            {
+                self.answers.cost.seconds += seconds;
+                for (place, gathered) in answers {
+                    self.take(place, gathered);
+                }
             }
         }
         Ok(())
