@@ -117,7 +117,13 @@ def _agrees(
         rules += [f"    keep_firing_for: {end}m"] if end else []
     (scratch / "rules.yml").write_text("\n".join(rules) + "\n")
     shown = {0.0: "0", 1.0: "1"}
-    tests = ["rule_files: [rules.yml]", "evaluation_interval: 1m", "tests:", "- interval: 1m", "  input_series:"]
+    tests = [
+        "rule_files: [rules.yml]",
+        "evaluation_interval: 1m",
+        "tests:",
+        "- interval: 1m",
+        "  input_series:",
+    ]
     for index in range(count):
         number = first + index
         told = " ".join(shown.get(value, "stale") for value in values[:, index].tolist())
@@ -133,7 +139,11 @@ def _agrees(
                 for index in range(count)
                 if fired[step, index] and (first + index) % len(_RULES) == rule
             ]
-            tests += [f"  - eval_time: {step}m", f"    alertname: r{rule}", "    exp_alerts:" + ("" if firing else " []")]
+            tests += [
+                f"  - eval_time: {step}m",
+                f"    alertname: r{rule}",
+                "    exp_alerts:" + ("" if firing else " []"),
+            ]
             tests += [f"    - exp_labels: {{r: '{rule}', i: '{number}'}}" for number in firing]
     (scratch / "tests.yml").write_text("\n".join(tests) + "\n")
     done = subprocess.run(
