@@ -3,7 +3,8 @@
 
 python publisher.py RANK SIZE BYTES STEPS PAUSE
 
-Prints the mean time that a step takes to hand over, in seconds: from its beginning until its end has returned.
+Begins when a line comes. Prints the mean time that a step takes to hand over, in seconds: from its beginning until its end has
+returned.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def main(rank: int, size: int, nbytes: int, steps: int, pause: float) -> None:
     seconds = 0.0
     with forebay.Producer("domain", rank=rank, size=size, policy="block", timeout=120) as sim:
         sim.array("U", dtype="f8", shape=(size * slices, *ROW), dims=("z", "y", "x"))
+        print("ready", flush=True)
+        sys.stdin.readline()
         for number in range(steps):
             time.sleep(pause)
             values += 1.0  # the smallest one is above `number` from now on

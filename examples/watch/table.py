@@ -51,17 +51,28 @@ def line(process: subprocess.Popen[str]) -> str:
     return told
 
 
+def begin(process: subprocess.Popen[str]) -> None:
+    """Has it begin."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
 def run(how: str, servers: int, regions: list[tuple[int, int]], publishers: int, mib: int, steps: int) -> Row:
     """What it takes, in the mean over processes and steps: seconds."""
     with forebay.local(servers=servers) as group:
         pause = PAUSE * publishers / PUBLISHERS  # more processes share the same cores
-        readers = [start(group, "subscriber.py", how, *region, steps) for region in regions]
-        writers: list[subprocess.Popen[str]] = []
+        arguments = (publishers, mib * MIB, steps, pause)
+        writers = [start(group, "publisher.py", rank, *arguments) for rank in range(publishers)]
+        readers: list[subprocess.Popen[str]] = []
         try:
+            for writer in writers:
+                line(writer)
+            readers += [start(group, "subscriber.py", how, *region, steps) for region in regions]
             for reader in readers:
                 line(reader)
-            arguments = (publishers, mib * MIB, steps, pause)
-            writers += [start(group, "publisher.py", rank, *arguments) for rank in range(publishers)]
+            for writer in writers:
+                begin(writer)
             publishing = statistics.mean(float(line(writer)) for writer in writers)
             told = [json.loads(line(reader)) for reader in readers]
             row = {key: statistics.mean(one[key] for one in told) for key in told[0]}
