@@ -449,7 +449,12 @@ def test_what_is_refused_at_once(two: forebay.LocalGroup) -> None:
             ("max(U) > 1", {}, forebay.Invalid, "of which stream?"),
             ("1 > 2", {}, forebay.Invalid, "the text names no field"),
             ("max(s.U[0:65]) > 1", {}, forebay.OutOfBounds, "65 in dimension 0 lies outside the shape"),
-            ("max(s.U) > max(t.V)", {}, forebay.Unsupported, "several streams"),
+            (
+                " + ".join(f"max(s{n}.U)" for n in range(9)) + " > 1",
+                {},
+                forebay.Invalid,
+                "9 streams in one text: at most 8",
+            ),
             ("max(s.U) > 1", {"every": 0}, forebay.Invalid, "every is 0"),
             ("max(s.U) > 1", {"limit": 0}, forebay.Invalid, "limit is 0"),
             ("max(s.U) > 1", {"on": "never"}, forebay.Invalid, "use each, rise, fall or both"),
@@ -505,3 +510,121 @@ def act(step):
         admin.destroy_pipeline("act")
         with pytest.raises(forebay.NotFound, match="stream 's' has no subscription 'cold'; there are hot"):
             admin.create_pipeline("act", f"{code}:act", stream="s", on="cold")
+
+
+def test_ten_thousand_subscriptions(one: forebay.LocalGroup) -> None:
+    """Each on a region of its own, and all are evaluated; the simulation is not kept waiting for it, and they are removed by name."""
+    count = 10_000
+    with contextlib.ExitStack() as stack:
+        sim = stack.enter_context(producer(one, "s"))
+        sim.array("U", dtype="f8", shape=(count,))
+        made = [
+            stack.enter_context(subscribe(one, f"max(s.U[{place}]) > 0.5", name=f"{place:05d}"))
+            for place in range(count)
+        ]
+        made[-1].wait_active()
+        values = np.random.default_rng(3).random(count)
+        with sim.step(0) as step:
+            step.put("U", values)
+        admin = forebay.Admin(group=one.path)
+
+        def evaluated() -> bool:
+            return all(one_of_them["evaluated"] == 1 for one_of_them in admin.subscriptions())
+
+        wait_until(evaluated, 60)
+        told_of = {one_of_them["name"]: one_of_them["events"] for one_of_them in admin.subscriptions()}
+        assert told_of == {f"{place:05d}": int(values[place] > 0.5) for place in range(count)}
+        fires = int(np.flatnonzero(values > 0.5)[-1])
+        with made[fires].next(timeout=20) as event:
+            assert event["U"][fires] == values[fires]
+        made[fires].remove()
+        assert len(admin.subscriptions()) == count - 1
+
+
+# ---- several streams ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def plates(group: forebay.LocalGroup, *names: str) -> Iterator[list[forebay.Producer]]:
+    """Simulations of one rank, each with a field T."""
+    with contextlib.ExitStack() as stack:
+        sims = [stack.enter_context(producer(group, name)) for name in names]
+        for sim in sims:
+            sim.array("T", dtype="f8", shape=(6, 4), dims=("x", "y"))
+        yield sims
+
+
+def give(sim: forebay.Producer, number: int, seed: int) -> NDArray[Any]:
+    array = np.random.default_rng(100 * seed + number).normal(size=(6, 4)) * (1 + number)
+    with sim.step(number, time=number / 2) as step:
+        step.put("T", array)
+    return array
+
+
+def test_several_streams_meet_at_steps_of_one_number(three: forebay.LocalGroup) -> None:
+    """Whoever coordinates them, and whichever comes first; a step that one of them leaves out is not known."""
+    text = "gap = abs(mean(fluid.T[x=0]) - mean(solid.T[x=-1])); gap > 1 and max(wall.T) > 0"
+    with (
+        subscribe(three, text, name="gap") as watch,
+        plates(three, "fluid", "solid", "wall") as (fluid, solid, wall),
+    ):
+        assert watch.wait_active() == (1, 0)
+        expected: dict[int, float] = {}
+        for number in range(12):
+            order = [(fluid, 1), (solid, 2), (wall, 3)]
+            arrays = {}
+            for sim, seed in order if number % 2 else order[::-1]:
+                if (seed, number) != (2, 5):
+                    arrays[seed] = give(sim, number, seed)
+            if len(arrays) == 3:
+                gap = abs(arrays[1][0].mean() - arrays[2][-1].mean())
+                if gap > 1 and arrays[3].max() > 0:
+                    expected[number] = gap
+        assert len(expected) > 3
+        with warnings.catch_warnings(record=True) as told_of:
+            warnings.simplefilter("always")
+            for number, gap in expected.items():
+                with watch.next(timeout=20) as event:
+                    assert (event.step, event.stream) == (number, "fluid")
+                    assert event.values["gap"] == pytest.approx(gap, rel=1e-14)
+            assert nothing_comes(watch)
+        assert ["stream 'solid' has no step 5" in str(one.message) for one in told_of] == [True]
+        wait_until(lambda: of_name(three, "gap")["evaluated"] == 12)
+        assert of_name(three, "gap")["unknown"] == {"no partner": 1}
+
+
+def test_a_stream_that_stops_keeps_nobody_waiting(two: forebay.LocalGroup) -> None:
+    """What it had is joined; then nothing is known, and the other one goes on."""
+    with subscribe(two, "max(a.T) + max(b.T) > -1e9", name="both") as watch:
+        with plates(two, "a", "b") as (a, b):
+            watch.wait_active()
+            for number in range(4):
+                give(a, number, 1)
+            for number in range(2):
+                give(b, number, 2)
+            assert events(watch, 2) == [(0, "rose"), (1, "holds")]
+            assert nothing_comes(watch)
+            assert of_name(two, "both")["evaluated"] == 2
+            b.close()
+            wait_until(lambda: of_name(two, "both")["evaluated"] == 4)
+            give(a, 4, 1)
+            wait_until(lambda: of_name(two, "both")["evaluated"] == 5)
+            assert of_name(two, "both")["unknown"] == {"no partner": 3}
+        with plates(two, "a", "b") as (a, b):
+            # Both begin again.
+            give(b, 0, 2)
+            give(a, 0, 1)
+            with pytest.warns(forebay.UnknownWarning, match="stream 'b' has no step 2"):
+                assert events(watch, 1) == [(0, "rose")]
+
+
+def test_no_more_than_sixteen_steps_wait_for_another_stream(two: forebay.LocalGroup) -> None:
+    with subscribe(two, "max(a.T) + max(b.T) > -1e9", name="both") as watch, plates(two, "a", "b") as (a, b):
+        watch.wait_active()
+        for number in range(20):
+            give(a, number, 1)
+        wait_until(lambda: of_name(two, "both")["evaluated"] == 4)
+        for number in range(20):
+            give(b, number, 2)
+        with pytest.warns(forebay.UnknownWarning, match="16 steps wait already"):
+            assert [number for number, _ in events(watch, 16)] == list(range(4, 20))

@@ -19,6 +19,7 @@ mod departures;
 mod directory;
 mod dispatch;
 mod evaluation;
+mod feeding;
 mod fetching;
 mod held_bytes;
 mod locations;

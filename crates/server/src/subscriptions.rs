@@ -8,6 +8,7 @@
 //! - [`watch`]: the steps of a stream, for the subscriptions that need the same of it; [`needs`]: what that is; [`watching`]: when
 //!   steps are let go of;
 //! - [`evaluating`]: what is to be evaluated at a step, and what comes of it ([`work`]);
+//! - [`partner`]: a further stream, where a text names several; [`partners`]: what is told of those;
 //! - [`listener`]: a subscriber;
 //! - [`heirs`]: what other servers keep of all that, and this one of theirs ([`copies`]);
 //! - [`takeover`]: the coordinator of a stream has died.
@@ -17,6 +18,8 @@ mod evaluating;
 mod heirs;
 mod listener;
 mod needs;
+mod partner;
+mod partners;
 mod status;
 mod subscription;
 mod takeover;
@@ -25,6 +28,7 @@ mod watching;
 mod work;
 
 pub(crate) use listener::Listener;
+pub(crate) use partner::FeedOrder;
 pub(crate) use work::{Done, Due, Work};
 
 use crate::context::Context;
@@ -67,6 +71,8 @@ pub(crate) struct Subscriptions {
     listeners: BTreeMap<AttachmentId, Key>,
     /// What is to be evaluated as soon as this event is over.
     work: VecDeque<Work>,
+    /// What is to be told of further streams as soon as this event is over.
+    feeds: VecDeque<FeedOrder>,
     /// Texts that did not fit the fields of the step that their watch evaluates.
     failed_at_once: Vec<(AttachmentId, Done)>,
     /// What others have kept of subscriptions whose coordinator has died, until all have told.
@@ -117,19 +123,21 @@ impl Subscriptions {
         if let Some(coordinator) = streams.coordinator(stream) {
             let (fields, may_grow) = coordinator.offered();
             let fields: Vec<_> = fields.cloned().collect();
-            if !fields.is_empty() {
-                match made.check(stream, &fields) {
+            if !fields.is_empty() && made.partners.is_empty() {
+                match made.check(vec![(stream.to_owned(), fields)]) {
                     Err(error) if error.kind == ErrorKind::NotFound && may_grow => {}
                     checked => drop(checked?),
                 }
             }
         }
-        let needs = made.needs()?;
-        made.watch = self.watch_for(cx, streams, stream, needs, &key.1)?;
+        let needs = made.needs(stream)?;
+        let joins = !made.partners.is_empty();
+        made.watch = self.watch_for(cx, streams, (stream, joins), needs, &key.1)?;
         if let Some(watch) = self.watches.get_mut(&made.watch) {
             watch.looks_back = watch.looks_back.max(made.looks_back());
         }
         self.coordinated.insert(key.clone(), made);
+        self.order_feeds(&key);
         self.keep_elsewhere(cx, &key);
         Ok(Subscribed { existed: false, last: 0, finished: 0 })
     }

@@ -4,13 +4,16 @@ use crate::schema::Schema;
 use crate::syntax::Syntax;
 use crate::time::Turn;
 use forebay_core::ids::{Timestamp, check_name};
-use forebay_core::{Error, ErrorKind, Result};
+use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The most steps before one that fired, or after it, that are kept.
 const KEPT_MAX: u32 = 64;
 /// The longest that an event holds its step for subscribers that do not take it, in seconds.
 const HOLD_MAX: u32 = 24 * 3600;
+
+/// How many streams a text may name.
+const STREAMS_MAX: usize = 8;
 
 /// At which evaluations there are events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,6 +146,9 @@ impl Definition {
         }
         let syntax = Syntax::parse(&self.text)?;
         let streams = Schema::streams_of(self.own.as_deref(), syntax.fields());
+        if streams.len() > STREAMS_MAX {
+            return fail(format!("{} streams in one text: at most {STREAMS_MAX}", streams.len()));
+        }
         match (streams.is_empty(), syntax.fields().first()) {
             (false, _) => Ok(streams),
             (true, Some(field)) => {
@@ -155,19 +161,11 @@ impl Definition {
         }
     }
 
-    /// The stream whose steps are watched.
+    /// The stream whose steps are watched: of several the one that the text names first, for whose steps those of the others are
+    /// waited.
     pub fn stream(&self) -> Result<String> {
         let streams = self.check()?;
-        match &streams[..] {
-            [stream] => Ok(stream.clone()),
-            _ => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "fields of several streams ({}) in one subscription are not built yet",
-                    streams.join(", ")
-                ),
-            )),
-        }
+        Ok(streams.into_iter().next().unwrap_or_default())
     }
 
     /// Whether another one asks for the same, but for what does not concern what is watched.

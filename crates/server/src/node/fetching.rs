@@ -119,7 +119,7 @@ pub(super) async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Res
         who: Identity { name: Some(node.id.to_string()), pid: std::process::id(), ..Identity::default() },
         host: host::process_space(),
         shared_memory: false,
-        patience_ms: 0,
+        patience_ms: FETCHED.as_millis() as u64,
     };
     requester.ask(&hello, deadline.min(Instant::now() + GREETING), "its greeting").await?;
     Ok(requester)

@@ -29,6 +29,9 @@ impl Node {
         while let Some(work) = state.subscriptions.take_work() {
             self.begin_work(work);
         }
+        while let Some(order) = state.subscriptions.take_feed_order() {
+            self.begin_feed(order);
+        }
         result
     }
 
@@ -100,8 +103,10 @@ impl Node {
     fn begin_work(&self, work: Work) {
         let Some(node) = self.me.upgrade() else { return };
         tokio::spawn(async move {
-            let Work { watch, report, due, began } = work;
-            let done = evaluated(&node, &report, due, began).await;
+            let Work { watch, report, partners, due, began } = work;
+            let reports: Vec<&StepReport> =
+                [&report].into_iter().chain(&partners).map(|report| &**report).collect();
+            let done = evaluated(&node, &reports, due, began).await;
             let mut state = node.state.lock();
             node.with_subscriptions(&mut state, |all, cx, streams| {
                 all.on_evaluated(cx, streams, watch, &report, done);
@@ -111,15 +116,17 @@ impl Node {
     }
 }
 
-async fn evaluated(node: &Arc<Node>, report: &StepReport, due: Vec<Due>, began: Duration) -> Vec<Done> {
+/// Evaluates texts at a step, of which these are the reports of all streams, the first one first.
+async fn evaluated(node: &Arc<Node>, reports: &[&StepReport], due: Vec<Due>, began: Duration) -> Vec<Done> {
+    let Some(report) = reports.first() else { return Vec::new() };
     let root = due.first().map_or(0, |due| hash_name(&due.name));
     let (mut evaluating, mut whose) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
     for Due { name, creation, text, mut watch } in due {
-        let evaluation = Evaluation::new(text.plan.clone(), facts(&text.plan, &[report]), Some(&mut watch));
+        let evaluation = Evaluation::new(text.plan.clone(), facts(&text.plan, reports), Some(&mut watch));
         evaluating.push(Evaluating { text, evaluation, state: Some(watch) });
         whose.push((name, creation));
     }
-    let cost = node.evaluate(&report.id, &[report], &mut evaluating, root).await;
+    let cost = node.evaluate(&report.id, reports, &mut evaluating, root).await;
     // What several ask together is counted for each in equal parts.
     let share = 1.0 / whose.len().max(1) as f64;
     let cost = Cost { seconds: cost.seconds * share, read: (cost.read as f64 * share) as u64, ..cost };

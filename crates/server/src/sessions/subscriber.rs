@@ -8,6 +8,11 @@ use forebay_core::{Error, Result};
 use forebay_query::subscription::Definition;
 use forebay_wire::client::consumer::{Attach, Reply};
 use forebay_wire::subscription::{Change, Listen};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How often it is looked at whether a subscription is told of all its streams.
+const LOOKED_AT: Duration = Duration::from_millis(5);
 
 impl Session {
     /// Makes a subscription.
@@ -55,6 +60,12 @@ impl Session {
         }
         let node = self.client.node.clone();
         let id = node.state.lock().subscriptions.attachment_of(&stream, &name)?;
+        let fed = async {
+            while !node.state.lock().subscriptions.is_fed(&stream, &name) {
+                tokio::time::sleep(LOOKED_AT).await;
+            }
+        };
+        let _ = timeout(self.client.patience, fed).await;
         if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
             let from = node.coordinator(&mut node.state.lock(), &stream).active_from(id);
             return Ok(Reply::Needed { from });

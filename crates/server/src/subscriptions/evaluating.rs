@@ -3,6 +3,7 @@
 use super::Subscriptions;
 use super::copies::Key;
 use super::needs::whole_fields;
+use super::partner::Joined;
 use super::subscription::about;
 use super::watch::Holder;
 use super::work::{Done, Due, ProgressOf, Work};
@@ -62,8 +63,10 @@ impl Subscriptions {
         let needs = whole_fields(watch.needs.clone());
         let again = AttachmentId(cx.server.unique());
         let is_new = needs != watch.needs;
-        let attached = is_new
-            .then(|| self.attach(cx, streams, (&watch.stream, again), needs, (Start::Next, Vec::new())));
+        let attached = is_new.then(|| {
+            let place = (&watch.stream[..], again, watch.joins);
+            self.attach(cx, streams, place, needs, (Start::Next, Vec::new()))
+        });
         for name in &watch.users {
             let key = (watch.stream.clone(), name.clone());
             match (&attached, self.coordinated.get_mut(&key)) {
@@ -81,17 +84,25 @@ impl Subscriptions {
 
     /// Begins with the next step of a watch, if none is evaluated.
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, id: AttachmentId) {
-        while let Some(watch) = self.watches.get_mut(&id)
-            && let Some(report) = watch.take_next()
+        while let Some(watch) = self.watches.get(&id)
+            && let Some((report, waiting)) = watch.next()
         {
-            let stream = watch.stream.clone();
-            let began = cx.server.environment.now();
-            let (due, failed) = self.due(streams, &stream, id, (&report, began));
+            let (report, began) = (report.clone(), cx.server.environment.now());
+            let partners = match self.joined_at(watch, (report.id.run, report.id.step), waiting) {
+                Joined::Waits => return,
+                Joined::Ready(partners) => Ok(partners),
+                Joined::Never(why) => Err(why),
+            };
+            if let Some(watch) = self.watches.get_mut(&id) {
+                watch.begin_next();
+            }
+            let (due, failed) = self.due(streams, id, (&report, began), &partners);
             if due.is_empty() {
                 self.on_evaluated(cx, streams, id, &report, failed);
                 continue;
             }
-            self.work.push_back(Work { watch: id, report, due, began });
+            let partners = partners.unwrap_or_default();
+            self.work.push_back(Work { watch: id, report, partners, due, began });
             // What failed already is settled with the others.
             self.failed_at_once.extend(failed.into_iter().map(|done| (id, done)));
         }
@@ -101,11 +112,14 @@ impl Subscriptions {
     fn due(
         &mut self,
         streams: &dyn Streams,
-        stream: &str,
         id: AttachmentId,
         (report, began): (&StepReport, Duration),
+        partners: &Result<Vec<Arc<StepReport>>, Unknown>,
     ) -> (Vec<Due>, Vec<Done>) {
-        let fields = fields_at(streams, stream, report);
+        let stream = &report.id.stream;
+        let mut all = vec![(stream.clone(), fields_at(streams, stream, report))];
+        let partners_of = partners.iter().flatten();
+        all.extend(partners_of.map(|report| (report.id.stream.clone(), fields_at(streams, "", report))));
         let step = (report.id.run, report.id.step);
         let (mut due, mut failed) = (Vec::new(), Vec::new());
         for name in self.users_of(id) {
@@ -115,7 +129,15 @@ impl Subscriptions {
                 continue;
             }
             let creation = found.creation;
-            let checked = found.check(stream, &fields);
+            let fails = |why: Unknown| {
+                let (name, evaluation, cost) = (name.clone(), Err(why), Cost::default());
+                Done { name, creation, evaluation, watch: None, cost, began }
+            };
+            if let Err(why) = partners {
+                failed.push(fails(why.clone()));
+                continue;
+            }
+            let checked = found.check(all.clone());
             if checked.as_ref().is_ok_and(|is_new| *is_new)
                 && let Some(watch) = self.watches.get_mut(&id)
             {
@@ -136,9 +158,7 @@ impl Subscriptions {
                         Some(_) => UnknownKind::Mismatch,
                     };
                     let text = checked.err().map(|error| error.text).unwrap_or_default();
-                    let evaluation = Err(Unknown::new(kind, text));
-                    let cost = Cost::default();
-                    failed.push(Done { name, creation, evaluation, watch: None, cost, began });
+                    failed.push(fails(Unknown::new(kind, text)));
                 }
             }
         }
@@ -167,6 +187,7 @@ impl Subscriptions {
             let found = self.coordinated.get(&key).filter(|found| found.creation == done.creation);
             if found.is_some() {
                 progress.extend(self.settle_one(cx, &key, report, done));
+                self.let_partners_go(cx, &key, step.1);
             }
         }
         if let Some(watch) = self.watches.get_mut(&id) {

@@ -3,21 +3,24 @@
 use forebay_core::contract::Period;
 use forebay_core::contract::{Index, Need, Needs, Slice, Slices, Statistics, Terms};
 use forebay_query::Syntax;
-use forebay_query::plan::{Plan, Range};
+use forebay_query::plan::{Plan, PlannedField, Range};
 use forebay_query::subscription::Definition;
+use forebay_query::syntax::FieldUse;
 use std::collections::BTreeSet;
 
 /// The fields that a text names; once they are known, no more of each than the region that is watched, if it is one. None of them has to
 /// be offered.
-pub(super) fn needs_of(definition: &Definition, syntax: &Syntax, plan: Option<&Plan>) -> Needs {
-    let names: BTreeSet<&str> = syntax.fields().iter().map(|field| &field.name[..]).collect();
+pub(super) fn needs_of(definition: &Definition, stream: &str, syntax: &Syntax, plan: Option<&Plan>) -> Needs {
+    let of_stream = |field: &&FieldUse| field.stream.as_deref().or(definition.own.as_deref()) == Some(stream);
+    let names: BTreeSet<&str> =
+        syntax.fields().iter().filter(of_stream).map(|field| &field.name[..]).collect();
     let period = Period::every(definition.every);
     let need = |name: &str| Need {
         field: name.to_owned(),
         terms: Terms {
             period,
-            part: plan.and_then(|plan| part_of(plan, name)),
-            statistics: plan.map_or(Statistics::None, |plan| statistics_of(plan, name)),
+            part: plan.and_then(|plan| part_of(plan, stream, name)),
+            statistics: plan.map_or(Statistics::None, |plan| statistics_of(plan, stream, name)),
         },
         dtype: None,
         optional: true,
@@ -48,17 +51,29 @@ pub(super) fn together(a: Needs, b: Needs) -> Needs {
 }
 
 /// The statistics of a field that decide without a look at its elements.
-fn statistics_of(plan: &Plan, name: &str) -> Statistics {
-    let fields = plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == name);
+fn statistics_of(plan: &Plan, stream: &str, name: &str) -> Statistics {
+    let fields = named(plan, stream, name);
     let is_told =
         |(field, _): (usize, _)| plan.aggregates.iter().any(|aggregate| aggregate.is_told_by_bounds(field));
     let mut told = fields.map(is_told);
     if told.any(|is_told| is_told) { Statistics::Extremes } else { Statistics::None }
 }
 
+/// A field of a stream, as often as the plan takes something of it.
+fn named<'a>(
+    plan: &'a Plan,
+    stream: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = (usize, &'a PlannedField)> {
+    let is_it = move |planned: &PlannedField| {
+        planned.field.name == name && plan.domains[planned.domain].stream == stream
+    };
+    plan.fields.iter().enumerate().filter(move |(_, planned)| is_it(planned))
+}
+
 /// The region of a field, if the plan takes one alone, and no neighbours of its elements.
-fn part_of(plan: &Plan, name: &str) -> Option<Slices> {
-    let mut domains = plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == name);
+fn part_of(plan: &Plan, stream: &str, name: &str) -> Option<Slices> {
+    let mut domains = named(plan, stream, name);
     let (index, planned) = domains.next()?;
     if domains.any(|(_, other)| other.domain != planned.domain) {
         return None;

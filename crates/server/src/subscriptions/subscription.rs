@@ -2,19 +2,23 @@
 
 use super::listener::Listener;
 use super::needs::needs_of;
+use super::partner::Partner;
 use crate::context::Context;
 use crate::evaluation::CheckedText;
 use forebay_core::contract::{Field, Needs};
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, Result};
-use forebay_query::Syntax;
 use forebay_query::subscription::{Definition, EventLog, State};
 use forebay_query::value::Unknown;
+use forebay_query::{Schema, Syntax};
 use forebay_wire::evaluation::PlannedText;
 use forebay_wire::subscription::From;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// Streams by their names, with their fields.
+pub(super) type FieldsOfStreams = Vec<(String, Vec<Field>)>;
 
 /// A subscription.
 #[derive(Debug)]
@@ -28,8 +32,10 @@ pub(super) struct Subscription {
     pub(super) finished: u64,
     /// Which steps it is told of.
     pub(super) watch: AttachmentId,
-    /// The text as it was checked, and the fields by which it was.
-    checked: Option<(CheckedText, Vec<Field>)>,
+    /// The further streams that it names.
+    pub(super) partners: Vec<Partner>,
+    /// The text as it was checked, and the fields by which it was, of each stream.
+    checked: Option<(CheckedText, FieldsOfStreams)>,
     /// Those who have made it, by their connections.
     pub(super) connections: BTreeSet<u64>,
     listeners: BTreeMap<AttachmentId, Listener>,
@@ -41,9 +47,11 @@ pub(super) struct Subscription {
 
 impl Subscription {
     pub(super) fn new(creation: u64, definition: Definition, now: Duration) -> Subscription {
+        let partners = partners_of(&definition);
         Subscription {
             creation,
             definition,
+            partners,
             state: State::default(),
             log: EventLog::default(),
             finished: 0,
@@ -56,20 +64,21 @@ impl Subscription {
         }
     }
 
-    /// Checks the text against fields, unless it was. Keeps the plan before if it does not fit. Tells whether there is another plan.
-    pub(super) fn check(&mut self, stream: &str, fields: &[Field]) -> Result<bool> {
-        let is_named = |field: &&Field| match &self.checked {
-            Some((text, _)) => text.names(&field.name),
-            None => true,
+    /// Checks the text against the fields of its streams, unless it was. Keeps the plan before if it does not fit. Tells whether there
+    /// is another plan.
+    pub(super) fn check(&mut self, streams: FieldsOfStreams) -> Result<bool> {
+        let named_by = |text: Option<&CheckedText>| -> FieldsOfStreams {
+            let is_named = |field: &&Field| text.is_none_or(|text| text.names(&field.name));
+            let of = |fields: &[Field]| fields.iter().filter(is_named).cloned().collect();
+            streams.iter().map(|(stream, fields)| (stream.clone(), of(fields))).collect()
         };
-        let named: Vec<Field> = fields.iter().filter(is_named).cloned().collect();
-        if self.checked.as_ref().is_some_and(|(_, known)| *known == named) {
+        let known = self.checked.as_ref();
+        if known.is_some_and(|(text, known)| *known == named_by(Some(text))) {
             return Ok(false);
         }
-        let streams = vec![(stream.to_owned(), fields.to_vec())];
         let (text, own) = (self.definition.text.clone(), self.definition.own.clone());
-        let checked = CheckedText::of(PlannedText { text, own, streams, watched: true })?;
-        let named = fields.iter().filter(|field| checked.names(&field.name)).cloned().collect();
+        let checked = CheckedText::of(PlannedText { text, own, streams: streams.clone(), watched: true })?;
+        let named = named_by(Some(&checked));
         self.checked = Some((checked, named));
         Ok(true)
     }
@@ -81,14 +90,15 @@ impl Subscription {
 
     /// Whether all fields that belong to steps are offered at this one.
     pub(super) fn is_due(&self, step: StepNumber) -> bool {
-        let fields = self.checked.iter().flat_map(|(_, fields)| fields);
+        let streams = self.checked.iter().flat_map(|(_, streams)| streams);
+        let fields = streams.flat_map(|(_, fields)| fields);
         fields.into_iter().all(|field| field.is_static || field.output_at(step).is_some())
     }
 
     /// What it needs of its stream.
-    pub(super) fn needs(&self) -> Result<Needs> {
+    pub(super) fn needs(&self, stream: &str) -> Result<Needs> {
         let syntax = Syntax::parse(&self.definition.text)?;
-        Ok(needs_of(&self.definition, &syntax, self.text().map(|text| &*text.plan)))
+        Ok(needs_of(&self.definition, stream, &syntax, self.text().map(|text| &*text.plan)))
     }
 
     /// A subscriber listens from now on. Returns the number of the last event before those that it is told of.
@@ -191,6 +201,14 @@ impl Subscription {
         let limit = self.definition.limit.filter(|_| self.state.is_over(&self.definition))?;
         Some(format!("subscription '{}' has had its {limit} events", self.definition.name))
     }
+}
+
+/// The further streams that a subscription names, besides its first one.
+fn partners_of(definition: &Definition) -> Vec<Partner> {
+    let Ok(syntax) = Syntax::parse(&definition.text) else { return Vec::new() };
+    let streams = Schema::streams_of(definition.own.as_deref(), syntax.fields());
+    let of = |stream: &String| Partner::new(stream, needs_of(definition, stream, &syntax, None));
+    streams.iter().skip(1).map(of).collect()
 }
 
 /// The error of a text that does not fit the fields of a step.

@@ -70,7 +70,8 @@ impl Subscriptions {
             }
         }
         let needs = copies.first().map_or(Needs::all(1), |copy| copy.needs.clone());
-        if let Err(error) = self.attach(cx, streams, (stream, id), needs, (start, held)) {
+        let joins = copies.iter().any(|copy| copy.definition.check().is_ok_and(|streams| streams.len() > 1));
+        if let Err(error) = self.attach(cx, streams, (stream, id, joins), needs, (start, held)) {
             tracing::warn!("subscriptions of stream '{stream}' are given up: {error}");
             return;
         }
@@ -79,6 +80,7 @@ impl Subscriptions {
             let key = (stream.to_owned(), copy.definition.name.clone());
             self.adopt(&key, id, copy, now);
             self.copies.known.remove(&key);
+            self.order_feeds(&key);
             self.keep_elsewhere(cx, &key);
         }
         self.release_free(streams, id);

@@ -1,6 +1,7 @@
 //! The steps of a stream, for the subscriptions that need the same of it: evaluated one after the other, and held as long as one of
 //! them, or a subscriber, needs them.
 
+use super::partner::JOINED_MAX;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, StepReport};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many steps wait to be evaluated, or are: more wait in the stream, under its policy.
-pub(super) const WINDOW: usize = 2;
+const WINDOW: usize = 2;
 /// How many steps may be held at once: streams let nobody hold more.
 const HELD_MAX: usize = 1000;
 /// How many steps a subscription keeps that fired, or lie around one that did.
@@ -22,6 +23,8 @@ const WAITING_MAX: usize = 8;
 pub(super) struct Watch {
     pub(super) stream: String,
     pub(super) needs: Needs,
+    /// Whether steps wait for those of other streams. Then it has one subscription.
+    pub(super) joins: bool,
     /// The names of the subscriptions.
     pub(super) users: BTreeSet<String>,
     /// Steps that are to be evaluated.
@@ -37,6 +40,11 @@ pub(super) struct Watch {
     window: usize,
     /// Whether a subscription has another plan, so that another thing may be needed.
     pub(super) has_new_plans: bool,
+}
+
+/// How many steps a stream may tell at least.
+fn least_window(joins: bool) -> usize {
+    if joins { JOINED_MAX + WINDOW } else { WINDOW }
 }
 
 /// A step that is held.
@@ -65,17 +73,18 @@ pub(super) enum Holder {
 }
 
 impl Watch {
-    pub(super) fn new(stream: &str, needs: Needs) -> Watch {
+    pub(super) fn new(stream: &str, needs: Needs, joins: bool) -> Watch {
         Watch {
             stream: stream.to_owned(),
             needs,
+            joins,
             users: BTreeSet::new(),
             queue: VecDeque::new(),
             evaluating: None,
             held: BTreeMap::new(),
             recent: VecDeque::new(),
             looks_back: 0,
-            window: WINDOW,
+            window: least_window(joins),
             has_new_plans: false,
         }
     }
@@ -86,13 +95,25 @@ impl Watch {
         self.queue.push_back(Arc::new(report));
     }
 
-    /// The next one, unless another is being evaluated.
-    pub(super) fn take_next(&mut self) -> Option<Arc<StepReport>> {
-        if self.evaluating.is_some() {
-            return None;
-        }
+    /// How many steps the stream may tell.
+    pub(super) fn window(&self) -> usize {
+        self.window
+    }
+
+    /// The next one, unless another is being evaluated; and how many wait.
+    pub(super) fn next(&self) -> Option<(&Arc<StepReport>, usize)> {
+        let next = self.queue.front().filter(|_| self.evaluating.is_none())?;
+        Some((next, self.queue.len()))
+    }
+
+    /// The run of the steps that wait, or are evaluated.
+    pub(super) fn run(&self) -> Option<RunNumber> {
+        self.queue.front().or(self.evaluating.as_ref()).map(|report| report.id.run)
+    }
+
+    /// The next one is evaluated from now on.
+    pub(super) fn begin_next(&mut self) {
         self.evaluating = self.queue.pop_front();
-        self.evaluating.clone()
     }
 
     /// A step is held for this.
@@ -211,7 +232,7 @@ impl Watch {
     pub(super) fn take_window(&mut self) -> Option<usize> {
         let waits = |held: &&Held| held.by.contains(&Holder::Evaluation);
         let others = self.held.len() - self.held.values().filter(waits).count();
-        let window = WINDOW + others.min(HELD_MAX);
+        let window = least_window(self.joins) + others.min(HELD_MAX);
         (std::mem::replace(&mut self.window, window) != window).then_some(window)
     }
 

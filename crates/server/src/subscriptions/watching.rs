@@ -2,8 +2,7 @@
 
 use super::Subscriptions;
 use super::needs::{together, whole_fields};
-use super::subscription::Subscription;
-use super::watch::{WINDOW, Watch};
+use super::watch::Watch;
 use crate::context::Context;
 use crate::streams::users::{StreamUser, Streams};
 use forebay_core::Result;
@@ -19,19 +18,20 @@ impl Subscriptions {
         &mut self,
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
-        stream: &str,
+        (stream, joins): (&str, bool),
         needs: Needs,
         name: &str,
     ) -> Result<AttachmentId> {
         let of_stream = self.watches.values().filter(|watch| watch.stream == stream).count();
         let needs = if of_stream < WATCHES_MAX { needs } else { whole_fields(needs) };
-        let fits = |watch: &Watch| watch.stream == stream && watch.needs == needs;
+        // One that waits for other streams keeps nobody else waiting.
+        let fits = |watch: &Watch| !joins && !watch.joins && watch.stream == stream && watch.needs == needs;
         if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
             watch.users.insert(name.to_owned());
             return Ok(*id);
         }
         let id = AttachmentId(cx.server.unique());
-        self.attach(cx, streams, (stream, id), needs, (Start::Next, Vec::new()))?;
+        self.attach(cx, streams, (stream, id, joins), needs, (Start::Next, Vec::new()))?;
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.users.insert(name.to_owned());
         }
@@ -43,17 +43,19 @@ impl Subscriptions {
         &mut self,
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
-        (stream, id): (&str, AttachmentId),
+        (stream, id, joins): (&str, AttachmentId, bool),
         needs: Needs,
         (start, held): (Start, Vec<HeldStep>),
     ) -> Result<()> {
-        let mut attachment = Attachment::new(needs.clone(), cx.me(), WINDOW as u32).with_held_steps(held);
+        let watch = Watch::new(stream, needs.clone(), joins);
+        let window = watch.window() as u32;
+        let mut attachment = Attachment::new(needs, cx.me(), window).with_held_steps(held);
         attachment.delivery = Delivery::Torn;
         attachment.is_of_subscriptions = true;
         attachment.remembers_run = false;
         attachment.follow = true;
         streams.attach(cx, stream, StreamUser::Subscriptions(id), id, attachment, start)?;
-        self.watches.insert(id, Watch::new(stream, needs));
+        self.watches.insert(id, watch);
         Ok(())
     }
 
@@ -67,7 +69,7 @@ impl Subscriptions {
         let mut all: Option<Needs> = None;
         for name in &watch.users {
             let found = self.coordinated.get(&(watch.stream.clone(), name.clone()));
-            let Some(Ok(needs)) = found.map(Subscription::needs) else { return };
+            let Some(Ok(needs)) = found.map(|found| found.needs(&watch.stream)) else { return };
             all = Some(match all {
                 Some(known) => together(known, needs),
                 None => needs,

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) struct Work {
     pub(crate) watch: AttachmentId,
     pub(crate) report: Arc<StepReport>,
+    /// Those of further streams.
+    pub(crate) partners: Vec<Arc<StepReport>>,
     pub(crate) due: Vec<Due>,
     /// When the step was told of.
     pub(crate) began: Duration,

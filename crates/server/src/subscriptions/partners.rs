@@ -1,0 +1,113 @@
+//! Which steps of further streams subscriptions are told of, and what follows.
+
+use super::Subscriptions;
+use super::copies::Key;
+use super::partner::{FeedOrder, Joined, Partner, joined};
+use super::watch::Watch;
+use crate::context::Context;
+use crate::streams::users::Streams;
+use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::steps::{AttachmentId, StepReport};
+use forebay_transport::asynchronous::Outbox;
+use std::sync::Arc;
+
+/// Those who feed subscriptions with steps of further streams.
+impl Subscriptions {
+    /// A subscription is to be told of its further streams from now on.
+    pub(super) fn order_feeds(&mut self, key: &Key) {
+        let Some(found) = self.coordinated.get(key) else { return };
+        self.feeds.extend(found.partners.iter().map(|partner| partner.order(key, found.creation)));
+    }
+
+    /// Whether the steps of other streams are there with which the next one of a watch is evaluated.
+    pub(super) fn joined_at(&self, watch: &Watch, id: (RunNumber, StepNumber), waiting: usize) -> Joined {
+        let of = |name: &String| self.coordinated.get(&(watch.stream.clone(), name.clone()));
+        let partners =
+            watch.users.iter().filter(|_| watch.joins).find_map(of).map(|found| &found.partners[..]);
+        joined(partners.unwrap_or_default(), id, waiting)
+    }
+
+    /// What is to be fed from now on.
+    pub(crate) fn take_feed_order(&mut self) -> Option<FeedOrder> {
+        self.feeds.pop_front()
+    }
+
+    /// Whether somebody needs the steps of this order.
+    pub(crate) fn wants(&mut self, order: &FeedOrder) -> bool {
+        self.partner(order).is_some()
+    }
+
+    /// How the next feed begins: behind what was told.
+    pub(crate) fn told_until(&mut self, order: &FeedOrder) -> (Option<(RunNumber, StepNumber)>, bool) {
+        self.partner(order).map_or((None, false), |partner| (partner.last, partner.over_for.is_some()))
+    }
+
+    /// The steps of an order come over this connection from now on, or over none.
+    pub(crate) fn on_fed(&mut self, order: &FeedOrder, feed: Option<Arc<Outbox>>) {
+        if let Some(partner) = self.partner(order) {
+            if feed.is_none() {
+                // What was told over the connection that is gone is held no longer, and is told again as far as it is there.
+                partner.last = partner.steps.first_key_value().map_or(partner.last, |(_, (_, report))| {
+                    report.id.step.checked_sub(1).map(|before| (report.id.run, before))
+                });
+                partner.steps.clear();
+            }
+            partner.feed = feed;
+        }
+    }
+
+    /// A step of a further stream is told.
+    pub(crate) fn on_partner_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        order: &FeedOrder,
+        (attachment, report): (AttachmentId, StepReport),
+    ) {
+        let Some(partner) = self.partner(order) else { return };
+        partner.push(cx, attachment, report);
+        self.advance_joined(cx, streams, order);
+    }
+
+    /// The run of a further stream is over.
+    pub(crate) fn on_partner_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        order: &FeedOrder,
+    ) {
+        let found = self.coordinated.get(&order.key);
+        let waits = found.and_then(|found| self.watches.get(&found.watch)).and_then(Watch::run);
+        let run = waits.or_else(|| found?.state.last.map(|(run, _)| run));
+        let Some(partner) = self.partner(order) else { return };
+        // A run of the first stream that has not begun counts from 1.
+        partner.over_for = Some(run.unwrap_or(0));
+        self.advance_joined(cx, streams, order);
+    }
+
+    /// Whether all further streams of a subscription are fed.
+    pub(crate) fn is_fed(&self, stream: &str, name: &str) -> bool {
+        let found = self.coordinated.get(&(stream.to_owned(), name.to_owned()));
+        found.is_none_or(|found| found.partners.iter().all(|partner| partner.feed.is_some()))
+    }
+
+    /// A step was evaluated: what waited with it in other streams is let go of.
+    pub(super) fn let_partners_go(&mut self, cx: &Context<'_>, key: &Key, step: StepNumber) {
+        let Some(found) = self.coordinated.get_mut(key) else { return };
+        for partner in &mut found.partners {
+            partner.let_go_up_to(cx, step);
+        }
+    }
+
+    fn advance_joined(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, order: &FeedOrder) {
+        if let Some(watch) = self.coordinated.get(&order.key).map(|found| found.watch) {
+            self.advance(cx, streams, watch);
+        }
+    }
+
+    fn partner(&mut self, order: &FeedOrder) -> Option<&mut Partner> {
+        let found = self.coordinated.get_mut(&order.key)?;
+        let partners = found.partners.iter_mut().filter(|_| found.creation == order.creation);
+        partners.into_iter().find(|partner| partner.stream == order.stream)
+    }
+}
