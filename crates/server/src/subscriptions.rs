@@ -124,7 +124,7 @@ impl Subscriptions {
             let (fields, may_grow) = coordinator.offered();
             let fields: Vec<_> = fields.cloned().collect();
             if !fields.is_empty() && made.partners.is_empty() {
-                match made.check(vec![(stream.to_owned(), fields)]) {
+                match made.check(&[(stream.to_owned(), fields)]) {
                     Err(error) if error.kind == ErrorKind::NotFound && may_grow => {}
                     checked => drop(checked?),
                 }

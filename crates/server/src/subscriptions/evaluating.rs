@@ -137,7 +137,7 @@ impl Subscriptions {
                 failed.push(fails(why.clone()));
                 continue;
             }
-            let checked = found.check(all.clone());
+            let checked = found.check(&all);
             if checked.as_ref().is_ok_and(|is_new| *is_new)
                 && let Some(watch) = self.watches.get_mut(&id)
             {

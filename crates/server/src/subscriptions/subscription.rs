@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Streams by their names, with their fields.
-pub(super) type FieldsOfStreams = Vec<(String, Vec<Field>)>;
+type FieldsOfStreams = Vec<(String, Vec<Field>)>;
 
 /// A subscription.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Subscription {
 
     /// Checks the text against the fields of its streams, unless it was. Keeps the plan before if it does not fit. Tells whether there
     /// is another plan.
-    pub(super) fn check(&mut self, streams: FieldsOfStreams) -> Result<bool> {
+    pub(super) fn check(&mut self, streams: &[(String, Vec<Field>)]) -> Result<bool> {
         let named_by = |text: Option<&CheckedText>| -> FieldsOfStreams {
             let is_named = |field: &&Field| text.is_none_or(|text| text.names(&field.name));
             let of = |fields: &[Field]| fields.iter().filter(is_named).cloned().collect();
@@ -77,7 +77,7 @@ impl Subscription {
             return Ok(false);
         }
         let (text, own) = (self.definition.text.clone(), self.definition.own.clone());
-        let checked = CheckedText::of(PlannedText { text, own, streams: streams.clone(), watched: true })?;
+        let checked = CheckedText::of(PlannedText { text, own, streams: streams.to_vec(), watched: true })?;
         let named = named_by(Some(&checked));
         self.checked = Some((checked, named));
         Ok(true)
