@@ -773,7 +773,7 @@ contains
       type(fb_event) :: event
       type(fb_producer) :: sim
       type(fb_admin) :: admin
-      type(fb_step) :: step
+      type(fb_step) :: step, again
       real(real64) :: values(2, 3)
       integer(int64) :: number, run, from, cursor
       integer :: i
@@ -798,9 +798,11 @@ contains
       call check(event%values(1)%has_place .and. all(event%values(1)%index == [2, 3]), 'its place, in Fortran''s order from 1')
       call fb_event_step(event, step)
       call check(step%number == 2, 'its step')
-      call fb_event_step(event, step, stat=stat, errmsg=text)
+      call fb_event_step(event, again, stat=stat, errmsg=text)
       call fails(FB_CLOSED, 'was taken out of this event before')
       call fb_event_release(event)
+      call check(step%number == 2, 'its step outlives the event')
+      call fb_step_release(step)
       call fb_subscription_cursor(hot, cursor)
       call check(cursor == 1, 'the last event')
       call check(.not. fb_event_next(hot, event, timeout=0.05_real64, stat=stat, errmsg=text), 'no event')
