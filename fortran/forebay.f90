@@ -2311,6 +2311,7 @@ contains
    ! Has the servers watch for something, from the next step on, and returns at once, as fb_subscribe in forebay.h says.
    !    name: unique in its stream; by default one that nobody else has
    !    stream: of fields that the text names without one
+   !    space: whether the fields are those of the space: each step is watched at the put that completes it
    !    every: at every so many of the steps at which its fields are offered (default 1)
    !    on: FB_ON_...: at which evaluations there are events
    !    limit, expires: it ends after so many events, or seconds; by default never
@@ -2322,14 +2323,14 @@ contains
    !    window: how many events may be held at once (default 4)
    !    group, timeout, transport: as of fb_consumer_open
    subroutine fb_subscribe(subscription, text, name, stream, every, on, limit, expires, missing, keep, keep_before, keep_after, &
-      hold, begin, after, window, group, timeout, transport, stat, errmsg)
+      hold, begin, after, window, space, group, timeout, transport, stat, errmsg)
       type(fb_subscription), intent(out) :: subscription
       character(*), intent(in) :: text
       character(*), intent(in), optional :: name, stream, group, transport
       integer, intent(in), optional :: every, on, missing, keep_before, keep_after, hold, begin, window
       integer(int64), intent(in), optional :: limit, after
       real(real64), intent(in), optional :: expires, timeout
-      logical, intent(in), optional :: keep
+      logical, intent(in), optional :: keep, space
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       character(:, c_char), allocatable, target :: name_c, stream_c, group_c, transport_c
@@ -2353,6 +2354,7 @@ contains
       if (present(expires)) options%expires = expires
       if (present(missing)) options%missing = missing
       options%keep = yes(keep)
+      options%space = yes(space)
       if (present(keep_before) .or. present(keep_after)) options%keep_around = 1
       if (present(keep_before)) options%keep_before = keep_before
       if (present(keep_after)) options%keep_after = keep_after

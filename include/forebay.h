@@ -1116,10 +1116,14 @@ typedef struct fb_subscription_options {
     uint32_t window;        /* how many events may be held at once, 1 to 1024 (default 4) */
     uint64_t after;         /* with FB_BEGIN_AFTER: the number of the event before, as fb_subscription_cursor tells
                              * (default 0) */
+    int32_t space;          /* 1: the fields are those of the space, and each step is watched at the put that
+                             * completes the regions that the text names; its events hold no steps: fb_space_get
+                             * reads them. Without `stream` and `keep_around` (default 0) */
+    int32_t reserved;       /* 0 */
 } fb_subscription_options;
 #define FB_SUBSCRIPTION_OPTIONS_INIT \
     { sizeof(fb_subscription_options), NULL, 30.0, NULL, NULL, NULL, 1, FB_ON_EACH, 0, 0.0, FB_MISSING_SKIP, 0, 0, \
-      0, 0, 30, FB_BEGIN_RESUME, 4, 0 }
+      0, 0, 30, FB_BEGIN_RESUME, 4, 0, 0, 0 }
 /* end of what is generated */
 
 /* generated from interface/forebay.toml: struct event_info */

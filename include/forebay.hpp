@@ -1493,6 +1493,7 @@ struct SubscriptionOptions {
     std::uint32_t hold = 30; // for how many seconds an event holds its step for those who have not taken it
     std::int32_t begin = FB_BEGIN_RESUME;
     std::uint64_t after = 0;  // with FB_BEGIN_AFTER: as Subscription::cursor tells
+    bool space = false; // of what is put into the space: at each put that completes a step
     std::uint32_t window = 4; // how many events may be held at once
     std::string group = {};
     double timeout = 30;
@@ -1574,6 +1575,7 @@ public:
         given.begin = options.begin;
         given.after = options.after;
         given.window = options.window;
+        given.space = options.space ? 1 : 0;
         fb_subscription *subscription = nullptr;
         check(fb_subscribe(&given, text.c_str(), &subscription));
         handle_.reset(subscription);

@@ -281,6 +281,7 @@ class Subscriber:
         text: str,
         name: str | None,
         stream: str | None,
+        space: bool,
         every: int,
         on: str,
         limit: int | None,
@@ -298,7 +299,7 @@ class Subscription:
     @property
     def name(self) -> str: ...
     @property
-    def stream(self) -> str: ...
+    def stream(self) -> str | None: ...
     @property
     def text(self) -> str: ...
     def cursor(self) -> int | None: ...

@@ -30,11 +30,13 @@ class Event:
     event is asked for in a loop. Of an event that was told late the step may be held no longer: then `data` is None.
     """
 
-    def __init__(self, subscription: str, stream: str, told: dict[str, Any], step: Step | None) -> None:
+    def __init__(
+        self, subscription: str, stream: str | None, told: dict[str, Any], step: Step | None
+    ) -> None:
         self.subscription = subscription
         """The subscription's name."""
         self.stream = stream
-        """The stream."""
+        """The stream; None: the space."""
         self.number: int = told["number"]
         """Its number among the events of the subscription, from 1 on."""
         self.run: int = told["run"]
@@ -72,6 +74,10 @@ class Event:
 
     def __getitem__(self, field: str) -> Field:
         """A field of the step: `Dropped` if that is held no longer."""
+        if self.data is None and self.stream is None:
+            raise Dropped(
+                f"events of the space hold no steps: read it with Space.get({field!r}, step={self.step})"
+            )
         if self.data is None:
             raise Dropped(
                 f"step {self.step} of stream '{self.stream}' is held no longer: events hold their steps for a while "
@@ -113,8 +119,8 @@ class Subscription:
         return self._core.name
 
     @property
-    def stream(self) -> str:
-        """The stream that it watches."""
+    def stream(self) -> str | None:
+        """The stream that it watches; None: the space."""
         return self._core.stream
 
     @property
@@ -141,9 +147,7 @@ class Subscription:
                 return Event(self.name, self.stream, told, None if step is None else Step(step))
             if unknown is not None:
                 _, number, why = unknown
-                text = (
-                    f"subscription '{self.name}', step {number} of stream '{self.stream}': not known: {why}"
-                )
+                text = f"subscription '{self.name}', step {number} of {self._watched}: not known: {why}"
                 warnings.warn(text, UnknownWarning, stacklevel=2)
 
     def next_async(self, timeout: float | None = None) -> Future[Event]:
@@ -207,7 +211,11 @@ class Subscription:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<forebay.Subscription {self.name!r} of stream {self.stream!r}: {self.text}>"
+        return f"<forebay.Subscription {self.name!r} of {self._watched}: {self.text}>"
+
+    @property
+    def _watched(self) -> str:
+        return "the space" if self.stream is None else f"stream {self.stream!r}"
 
 
 def _call(subscription: Subscription, callback: Callable[[Event], object]) -> None:
@@ -228,6 +236,7 @@ def subscribe(
     text: str,
     *,
     stream: str | None = None,
+    space: bool = False,
     name: str | None = None,
     every: int = 1,
     on: _choices.On = "each",
@@ -260,6 +269,11 @@ def subscribe(
         What to watch for: a condition. Fields are `stream.field`, or `field` of `stream`.
     stream:
         The stream of fields that are named without one.
+    space:
+        Whether the fields are those of the space (`Space`). Each step is watched at the put that completes the regions that the text
+        names, in the order of that; one that is removed and put again is watched again. Its events hold no step, since arrays stay in
+        the space until they are removed: `Space.get` reads them. `Invalid` with `stream`, with `keep_around`, and for texts that speak
+        of physical time.
     name:
         Its name, unique in its stream; by default one that nobody else has. If there is one that watches for the same, that goes on,
         with the event after the last one with which a subscriber has finished. `Conflict` if one of the name watches for something else.
@@ -303,6 +317,10 @@ def subscribe(
         begin = start
         if begin not in ("next", "first", "resume"):
             raise Invalid(f"start is {start!r}: use 'next', 'first', 'resume' or an event's number")
+    if space and stream is not None:
+        raise Invalid(
+            f"fields are those of stream {stream!r} or of the space: give stream or space, not both"
+        )
     if keep_around is not None:
         before, behind = keep_around
         keep_around = (
@@ -313,6 +331,7 @@ def subscribe(
         text,
         name,
         stream,
+        bool(space),
         _arrays.integer(every, "every", bits=32),
         on,
         None if limit is None else _arrays.integer(limit, "limit"),

@@ -470,8 +470,8 @@ class SubscriptionStatus(TypedDict):
 
     name: str
     """Its name."""
-    stream: str
-    """The stream whose steps it watches."""
+    stream: str | None
+    """The stream whose steps it watches; null: it watches the space."""
     server: int | None
     """The server that coordinates it."""
     text: str

@@ -15,6 +15,7 @@ use crate::step::{StepInner, fb_step};
 use crate::subscribers::subscriber;
 use crate::value::{at, told};
 use forebay_client::core::ids::Timestamp;
+use forebay_client::query::SPACE;
 use forebay_client::query::subscription::{Definition, KeptSteps};
 use forebay_client::status::SubscriptionStatus;
 use forebay_client::{
@@ -57,7 +58,8 @@ impl Told {
             _ => Error::new(
                 ErrorKind::Dropped,
                 format!(
-                    "step {step} is held no longer: see `hold` and `keep_around` in fb_subscription_options"
+                    "step {step} is held no longer: see `hold` and `keep_around` in fb_subscription_options. Events of the space \
+                     hold none: fb_space_get reads it"
                 ),
             ),
         }
@@ -112,6 +114,12 @@ unsafe fn definition(given: &fb_subscription_options, name: &str, text: &str) ->
     };
     // SAFETY: the caller vouches for it.
     let stream = unsafe { arguments::optional_text(given.stream, "options->stream") }?;
+    let in_space = arguments::truth(given.space, "options->space")?;
+    if in_space && stream.is_some() {
+        let text = "fields are those of options->stream or of the space: give options->stream or options->space, not both";
+        return Err(Error::invalid(text));
+    }
+    let stream = if in_space { Some(SPACE) } else { stream };
     Ok(Definition {
         own: stream.map(str::to_owned),
         every: given.every,

@@ -840,6 +840,8 @@ contains
 
    subroutine values_in_the_space
       type(fb_space) :: space
+      type(fb_subscription) :: watch
+      type(fb_event) :: event
       type(fb_value) :: value
       real(real64) :: values(2, 3)
       values = 0
@@ -848,6 +850,15 @@ contains
       call fb_space_put(space, name, values, step=5_int64)
       call fb_space_evaluate(space, 'argmax(`'//trim(name)//'`)', 5_int64, value, timeout=20.0_real64)
       call check(all(value%index == [1, 3]), 'where the largest lies in the space')
+      call fb_subscribe(watch, 'max(`'//trim(name)//'`) > 3', space=.true., timeout=20.0_real64)
+      call fb_subscription_wait_active(watch)
+      call fb_space_put(space, name, values, step=6_int64)
+      call check(fb_event_next(watch, event, timeout=20.0_real64), 'an event of the space')
+      call check(event%step == 6 .and. event%run == 0 .and. all(event%values(1)%index == [1, 3]), 'which one')
+      call fb_event_release(event)
+      call fb_subscription_change(watch, FB_CHANGE_REMOVE)
+      call fb_subscription_close(watch)
+      call fb_space_remove(space, name, 6_int64)
       call fb_space_remove(space, name, 5_int64)
       call fb_space_close(space)
    end subroutine

@@ -253,6 +253,44 @@ CASE(values_in_the_space) {
     OK(fb_space_close(space));
 }
 
+CASE(the_space) {
+    fb_subscription_options watched = FB_SUBSCRIPTION_OPTIONS_INIT;
+    fb_space_options options = FB_SPACE_OPTIONS_INIT;
+    fb_space *space;
+    fb_subscription *subscription, *none;
+    fb_event *event;
+    fb_step *step;
+    const uint64_t half[2] = {2, 4}, rest[2] = {1, 4}, third[2] = {2, 0};
+    const double values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    fb_block block = a_block(stream, FB_F64, 2, ZERO, half, values);
+    fb_field field = a_field(stream, FB_F64, 2, SHAPE);
+    char text[256];
+    snprintf(text, sizeof text, "max(`%s`) > 4", stream);
+    watched.space = 1;
+    watched.timeout = 20;
+    watched.stream = stream;
+    FAILS(FB_INVALID, "not both", "", fb_subscribe(&watched, text, &none));
+    watched.stream = NULL;
+    watched.keep_around = 1;
+    FAILS(FB_INVALID, "kept until they are removed", "", fb_subscribe(&watched, text, &none));
+    watched.keep_around = 0;
+    OK(fb_subscribe(&watched, text, &subscription));
+    OK(fb_subscription_wait_active(subscription, NULL, NULL));
+    OK(fb_space_open(&options, &space));
+    OK(fb_space_put(space, &field, 3, &block));
+    FAILS(FB_TIMEOUT, "no event", "", fb_event_next(subscription, 0.05, &event));
+    block = a_block(stream, FB_F64, 2, third, rest, values);
+    OK(fb_space_put(space, &field, 3, &block));
+    OK(fb_event_next(subscription, 20, &event));
+    CHECK(told(event).step == 3 && told(event).run == 0 && !told(event).has_step);
+    FAILS(FB_DROPPED, "fb_space_get", "", fb_event_step(event, &step));
+    OK(fb_event_release(event));
+    OK(fb_subscription_change(subscription, FB_CHANGE_REMOVE));
+    OK(fb_subscription_close(subscription));
+    OK(fb_space_remove(space, stream, 3));
+    OK(fb_space_close(space));
+}
+
 CASE(bad_input) {
     fb_subscription_options options = FB_SUBSCRIPTION_OPTIONS_INIT;
     fb_subscription *none;
@@ -304,6 +342,7 @@ int main(int argc, char **argv) {
         {"what_is_not_known", what_is_not_known},
         {"options_and_others", options_and_others},
         {"values_in_the_space", values_in_the_space},
+        {"the_space", the_space},
         {"bad_input", bad_input},
         {NULL, NULL},
     };

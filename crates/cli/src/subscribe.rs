@@ -7,6 +7,7 @@ use crate::output::Output;
 use crate::values::{json_of, text_of};
 use clap_complete::ArgValueCompleter;
 use forebay_client::core::ids::Timestamp;
+use forebay_client::query::SPACE;
 use forebay_client::query::subscription::{Definition, KeptSteps};
 use forebay_client::query::value::{Place, Scalar};
 use forebay_client::status::SubscriptionStatus;
@@ -28,6 +29,9 @@ pub(crate) struct Subscribe {
     /// The stream of fields that are named without one
     #[arg(long, value_name = "STREAM", add = ArgValueCompleter::new(completion::streams))]
     stream: Option<String>,
+    /// Of what is put into the space: at each put that completes a step
+    #[arg(long, conflicts_with_all = ["stream", "keep_around"])]
+    space: bool,
     /// Its name; one of that name that watches for the same goes on
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -109,7 +113,7 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
     let expires =
         given.expires.map(|after| Timestamp(u64::try_from((now + after).as_millis()).unwrap_or(u64::MAX)));
     let definition = Definition {
-        own: given.stream.clone(),
+        own: if given.space { Some(SPACE.to_owned()) } else { given.stream.clone() },
         every: given.every,
         on: Choice::of_name(&given.on)?,
         limit: given.limit,
@@ -233,7 +237,8 @@ fn table(all: &[SubscriptionStatus]) -> Vec<String> {
     for one in all {
         let unknown: u64 = one.unknown.values().filter_map(Value::as_u64).sum();
         let state = if one.paused { "  paused" } else { "" };
-        lines.push(format!("{} of stream {}{state}", one.name, one.stream));
+        let of = one.stream.as_ref().map_or("the space".to_owned(), |stream| format!("stream {stream}"));
+        lines.push(format!("{} of {of}{state}", one.name));
         lines.push(format!("    {}", one.text));
         let last = one.last_event_step.map_or(String::new(), |step| format!(", the last at step {step}"));
         lines.push(format!(

@@ -6,6 +6,7 @@ use crate::given;
 use crate::options::AdminGiven;
 use crate::timeout::Timeout;
 use forebay_client::core::ids::Timestamp;
+use forebay_client::query::SPACE;
 use forebay_client::query::subscription::{Definition, Event, KeptSteps};
 use forebay_client::status::SubscriptionStatus;
 use forebay_client::{Admin, From, Notice};
@@ -40,6 +41,7 @@ impl Subscriber {
         text: String,
         name: Option<String>,
         stream: Option<String>,
+        space: bool,
         every: u32,
         on: &str,
         limit: Option<u64>,
@@ -55,7 +57,7 @@ impl Subscriber {
         let name = name.unwrap_or_else(|| self.0.unused_name());
         let expires = expires.map(Timeout::wait).transpose()?.map(from_now);
         let definition = Definition {
-            own: stream,
+            own: if space { Some(SPACE.to_owned()) } else { stream },
             every,
             on: given::choice(on)?,
             limit,
@@ -85,8 +87,8 @@ impl Subscription {
     }
 
     #[getter]
-    fn stream(&self) -> PyResult<String> {
-        Ok(self.0.stream().to_owned())
+    fn stream(&self) -> PyResult<Option<String>> {
+        Ok(self.0.stream().map(str::to_owned))
     }
 
     #[getter]

@@ -26,5 +26,5 @@ pub mod value;
 pub use check::{Purpose, check};
 pub use evaluation::{Evaluation, ReportedValue, StepFacts};
 pub use plan::Plan;
-pub use schema::{SPACE, Schema};
+pub use schema::{SPACE, Schema, check_watched, in_words};
 pub use syntax::Syntax;

@@ -19,7 +19,9 @@ pub use scalar_op::{ScalarOp, Temporal, TimeFunction};
 pub(crate) use scalar_op::{Scalars, folded};
 
 use crate::syntax::Duration;
-use forebay_core::region::MAX_NDIM;
+use forebay_core::Result;
+use forebay_core::contract::Field;
+use forebay_core::region::{MAX_NDIM, Region};
 
 /// What an event tells of, besides the step.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +67,24 @@ impl Plan {
             self.aggregates.iter().any(|aggregate| aggregate.program.reach(field as u16, dim) != (0, 0))
         };
         (0..MAX_NDIM as u8).any(reaches)
+    }
+
+    /// The boxes that hold all elements that it takes of a field, as the field is now, each once: all of it where it takes neighbours.
+    pub fn regions_of(&self, field: &Field) -> Result<Vec<Region>> {
+        let mut all: Vec<Region> = Vec::new();
+        let named = self.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == field.name);
+        for (index, planned) in named {
+            let selection = self.domains[planned.domain].selection(field).map_err(|why| why.error())?;
+            let region = match selection.filter(|_| !self.takes_neighbours(index)) {
+                Some(selection) => field.span_of(&selection)?,
+                None => Region::whole(field.shape.as_deref().unwrap_or_default())?,
+            };
+            if !all.iter().any(|known| known.contains(&region)) {
+                all.retain(|known| !region.contains(known));
+                all.push(region);
+            }
+        }
+        Ok(all)
     }
 
     /// The functions of time, and their places among the scalars.

@@ -1,11 +1,22 @@
 //! The streams and fields that a text may name.
 
 use crate::syntax::{FieldUse, Problem, nearest};
-use forebay_core::ErrorKind;
 use forebay_core::contract::Field;
+use forebay_core::ids::check_name;
+use forebay_core::{ErrorKind, Result};
 
-/// What the space is called where fields belong to a stream.
-pub const SPACE: &str = "space";
+/// What the space is called where fields belong to a stream: no stream has this name, since it has a control character.
+pub const SPACE: &str = "\u{1}space";
+
+/// Checks that this may be the name of a stream, or is the space.
+pub fn check_watched(stream: &str) -> Result<()> {
+    if stream == SPACE { Ok(()) } else { check_name("stream", stream) }
+}
+
+/// A stream as people are told of it, or the space.
+pub fn in_words(stream: &str) -> String {
+    if stream == SPACE { "the space".to_owned() } else { format!("stream '{stream}'") }
+}
 
 /// The streams and fields that a text may name.
 #[derive(Debug, Clone, Default)]
@@ -40,14 +51,15 @@ impl Schema {
     }
 
     /// The field that a text names, and its stream.
-    pub(crate) fn find(&self, named: &FieldUse) -> Result<(&str, &Field), Problem> {
+    pub(crate) fn find(&self, named: &FieldUse) -> std::result::Result<(&str, &Field), Problem> {
         let fail = |what: String| Err(Problem::new(ErrorKind::NotFound, named.span, what));
         let Some(stream) = named.stream.as_ref().or(self.own.as_ref()) else {
             return fail(format!("field '{}': of which stream? Write stream.{}", named.name, named.name));
         };
         let Some((stream, fields)) = self.streams.iter().find(|(name, _)| name == stream) else {
             let known = self.streams.iter().map(|(name, _)| &name[..]);
-            return fail(format!("there is no stream '{stream}'{}", did_you_mean(nearest(stream, known))));
+            let stream_is = in_words(stream);
+            return fail(format!("there is no {stream_is}{}", did_you_mean(nearest(stream, known))));
         };
         if let Some(field) = fields.iter().find(|field| field.name == named.name) {
             return Ok((stream, field));
@@ -55,7 +67,8 @@ impl Schema {
         let names: Vec<_> = fields.iter().map(|field| &field.name[..]).collect();
         let like = nearest(&named.name, names.iter().copied());
         let has = if names.is_empty() { "none".into() } else { names.join(", ") };
-        fail(format!("stream '{stream}' has no field '{}'; it has {has}{}", named.name, did_you_mean(like)))
+        let stream = in_words(stream);
+        fail(format!("{stream} has no field '{}'; it has {has}{}", named.name, did_you_mean(like)))
     }
 }
 

@@ -10,6 +10,7 @@
 //! - [`directory`], [`replication`], [`space`]: the same for what ranks end, for copies, and for the space; what waits for them;
 //! - [`evaluation`]: expressions, evaluated by the servers that hold something of their fields;
 //! - [`fetching`], [`held_bytes`]: bytes of blocks that this server reads, of others and of its own;
+//! - [`feeding`], [`searching`]: what subscriptions are told of streams that other servers coordinate, and of the space;
 //! - [`takeover`]: another server takes the place of a stream's coordinator.
 
 mod attachments;
@@ -25,6 +26,7 @@ mod held_bytes;
 mod locations;
 mod pipelines;
 mod replication;
+mod searching;
 mod space;
 mod streams_at_hand;
 mod subscriptions;
@@ -52,7 +54,7 @@ use crate::streams::local_ranks::LocalRanks;
 use crate::streams::locations::Locations;
 use crate::streams::progress::Progress;
 use crate::streams::users::{StreamEvent, StreamUser};
-use crate::subscriptions::Subscriptions;
+use crate::subscriptions::{SpaceReaders, Subscriptions};
 use forebay_cluster::Cluster;
 use forebay_cluster::forming::FormedMember;
 use forebay_cluster::watched::Watched;
@@ -85,6 +87,8 @@ pub(crate) struct Node {
     pub(crate) pool: Pool,
     /// Connections to servers whose blocks are read.
     read_from: ReadConnections,
+    /// Connections to owners in the space.
+    space_readers: SpaceReaders,
 }
 
 impl Deref for Node {
@@ -169,7 +173,8 @@ impl Node {
             let shared = shared(me);
             let pool = Pool::new(if shared.environment.has_threads() { threads } else { 0 });
             let read_from = ReadConnections::default();
-            Node { shared, me: me.clone(), state: Mutex::default(), pool, read_from }
+            let space_readers = SpaceReaders::default();
+            Node { shared, me: me.clone(), state: Mutex::default(), pool, read_from, space_readers }
         });
         node.cluster.dial_all();
         (node, spawns)

@@ -9,6 +9,7 @@ use forebay_core::roster::Lost;
 use forebay_core::steps::{
     Policy, ReaderStatus, RunOutcome, StreamCoordinator, StreamPhase, StreamStatus, Take,
 };
+use forebay_query::SPACE;
 use serde_json::{Value, json};
 use std::fs;
 use tokio::time::Instant;
@@ -26,7 +27,8 @@ impl Node {
         let state = self.state.lock();
         let standing = self.standing();
         let usage = self.store.lock().usage();
-        let (streams, streams_left_out) = streams_status(state.coordination.all().map(|(_, stream)| stream));
+        let coordinated = state.coordination.all().filter(|(name, _)| *name != SPACE);
+        let (streams, streams_left_out) = streams_status(coordinated.map(|(_, stream)| stream));
         // A block that touches tiles of several owners is counted at each of them.
         let coordinated =
             state.coordination.all().map(|(_, stream)| stream).map(StreamCoordinator::directory_size);

@@ -9,10 +9,14 @@
 //!   steps are let go of;
 //! - [`evaluating`]: what is to be evaluated at a step, and what comes of it ([`work`]);
 //! - [`partner`]: a further stream, where a text names several; [`partners`]: what is told of those;
+//! - [`space`]: what is put into the space; [`watched_fields`]: what servers are told of that; [`arrays`]: what a watch knows;
+//!   [`completed`]: what was complete; [`search`], [`readers`]: looking for it;
 //! - [`listener`]: a subscriber;
 //! - [`heirs`]: what other servers keep of all that, and this one of theirs ([`copies`]);
 //! - [`takeover`]: the coordinator of a stream has died.
 
+mod arrays;
+mod completed;
 mod copies;
 mod evaluating;
 mod heirs;
@@ -20,30 +24,39 @@ mod listener;
 mod needs;
 mod partner;
 mod partners;
+mod readers;
+mod search;
+mod space;
 mod status;
 mod subscription;
 mod takeover;
 mod watch;
+mod watched_fields;
 mod watching;
 mod work;
 
 pub(crate) use listener::Listener;
 pub(crate) use partner::FeedOrder;
+pub(crate) use readers::{Asked, Leases, SpaceReader, SpaceReaders};
+pub(crate) use search::{FoundArrays, SearchOrder, in_space};
 pub(crate) use work::{Done, Due, Work};
 
 use crate::context::Context;
 use crate::streams::users::Streams;
+use completed::Completed;
 use copies::{Copies, Key, Untold};
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_query::in_words;
 use forebay_query::subscription::Definition;
 use forebay_wire::subscription::{Change, From, Listen, SubscriptionCopy};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use subscription::Subscription;
 use watch::Watch;
+use watched_fields::WatchedFields;
 
 /// How many subscriptions a server coordinates at most.
 const SUBSCRIPTIONS_MAX: usize = 20_000;
@@ -73,10 +86,16 @@ pub(crate) struct Subscriptions {
     work: VecDeque<Work>,
     /// What is to be told of further streams as soon as this event is over.
     feeds: VecDeque<FeedOrder>,
+    /// What servers were told of fields in the space.
+    watched: WatchedFields,
+    /// Steps of the space that are to be looked for as soon as this event is over.
+    searches: VecDeque<SearchOrder>,
     /// Texts that did not fit the fields of the step that their watch evaluates.
     failed_at_once: Vec<(AttachmentId, Done)>,
     /// What others have kept of subscriptions whose coordinator has died, until all have told.
     inherited: BTreeMap<Key, SubscriptionCopy>,
+    /// The same of what was complete in the space, by the attachment that watched.
+    inherited_completed: BTreeMap<AttachmentId, Completed>,
     /// Pipelines that run at events: their attachments, by the subscription.
     pipelines: Vec<(Key, AttachmentId)>,
     /// What others were told to keep, and have not answered yet.
@@ -103,9 +122,10 @@ impl Subscriptions {
         if let Some(known) = self.coordinated.get_mut(&key) {
             if !known.definition.is_same(&definition) {
                 return Err(Error::conflict(format!(
-                    "there is a subscription '{}' of stream '{stream}' already, which watches for: {}. Remove it first, or choose \
-                     another name",
-                    definition.name, known.definition.text
+                    "there is a subscription '{}' of {} already, which watches for: {}. Remove it first, or choose another name",
+                    definition.name,
+                    in_words(stream),
+                    known.definition.text
                 )));
             }
             known.connections.insert(connection);
@@ -130,9 +150,7 @@ impl Subscriptions {
                 }
             }
         }
-        let needs = made.needs(stream)?;
-        let joins = !made.partners.is_empty();
-        made.watch = self.watch_for(cx, streams, (stream, joins), needs, &key.1)?;
+        made.watch = self.watch_for(cx, streams, stream, &made)?;
         if let Some(watch) = self.watches.get_mut(&made.watch) {
             watch.looks_back = watch.looks_back.max(made.looks_back());
         }
@@ -264,6 +282,7 @@ impl Subscriptions {
         for id in watches {
             self.let_go(streams, id, |watch| watch.end_waiting(now));
         }
+        self.look_at_others(cx);
     }
 
     /// These pipelines run at events of subscriptions.
@@ -293,7 +312,7 @@ impl Subscriptions {
         } else {
             format!("there are {}", known.join(", "))
         };
-        Error::not_found(format!("stream '{stream}' has no subscription '{name}'; {known}"))
+        Error::not_found(format!("{} has no subscription '{name}'; {known}", in_words(stream)))
     }
 
     /// A subscription ends: those who listen are told why.
@@ -305,7 +324,7 @@ impl Subscriptions {
             listener.tell_ended(cx, *id, error.clone());
         }
         self.forget_elsewhere(cx, key, subscription.creation);
-        self.leave_watch(streams, subscription.watch, &key.1);
+        self.leave_watch(cx, streams, subscription.watch, &key.1);
     }
 
     /// What must hold after each event.

@@ -1,7 +1,7 @@
 //! Subscriptions, as subscribers and servers speak of them.
 
 use forebay_core::contract::Needs;
-use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::ids::{DescriptionNumber, RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_query::subscription::{Definition, Event, EventLog, State};
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,10 @@ pub struct SubscriptionCopy {
     /// The steps that are held for it.
     pub held: Vec<HeldFor>,
 }
+
+/// Under which descriptions the fields that a subscription watches in the space are put at a step: one that is removed and put again, or
+/// replaced, has another.
+pub type Completion = Vec<DescriptionNumber>;
 
 /// How far a subscription has come.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

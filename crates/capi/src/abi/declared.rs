@@ -304,6 +304,8 @@ sized!(
         begin: i32 = 0,
         window: u32 = 4,
         after: u64 = 0,
+        space: i32 = 0,
+        reserved: i32 = 0,
     }
 );
 

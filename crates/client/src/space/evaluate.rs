@@ -4,14 +4,15 @@ use crate::connection::rpc::unexpected;
 use crate::seconds::deadline_after;
 use crate::space::found::FoundBlocks;
 use crate::space::handle::Space;
+use forebay_core::block::BlockRecord;
 use forebay_core::contract::Field;
-use forebay_core::ids::StepNumber;
-use forebay_core::region::Region;
+use forebay_core::ids::{BlockKey, StepNumber};
+use forebay_core::steps::FieldReport;
 use forebay_core::{Error, Result};
-use forebay_query::plan::Plan;
 use forebay_query::value::Scalar;
 use forebay_query::{Purpose, SPACE, Schema, Syntax, check};
 use forebay_wire::client::space::{Reply, Request};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Space {
@@ -51,10 +52,11 @@ impl Space {
         let plan = check(syntax, &schema, Purpose::Once)?;
         let mut found: Vec<FoundBlocks<'_>> = Vec::with_capacity(fields.len());
         for field in &fields {
-            let region = region_of(&plan, field)?;
-            found.push(self.find(&field.name, step, &region, left())?);
+            for region in plan.regions_of(field)? {
+                found.push(self.find(&field.name, step, &region, left())?);
+            }
         }
-        let reports = found.iter().map(|found| found.report.clone()).collect();
+        let reports = fields.iter().map(|field| report_of(field, &found)).collect();
         let question = Request::Evaluate { step, text: text.to_owned(), fields: reports };
         let rpc = self.pool.connection_until(self.home()?, deadline_after(left().max(AT_LEAST)))?;
         match rpc.call(&question, "to evaluate an expression")?.message {
@@ -72,24 +74,10 @@ impl Space {
 /// For how long it is tried at least to reach a server, once all blocks are found.
 const AT_LEAST: Duration = Duration::from_millis(500);
 
-/// What has to be covered of a field: all that the text takes of it.
-fn region_of(plan: &Plan, field: &Field) -> Result<Region> {
-    let whole = || Region::whole(field.shape.as_deref().unwrap_or_default());
-    let mut all: Option<Region> = None;
-    for (index, planned) in
-        plan.fields.iter().enumerate().filter(|(_, planned)| planned.field.name == field.name)
-    {
-        let selection = plan.domains[planned.domain].selection(field).map_err(|why| why.error())?;
-        let Some(selection) = selection.filter(|_| !plan.takes_neighbours(index)) else {
-            return whole();
-        };
-        let region = field.span_of(&selection)?;
-        all = match all {
-            None => Some(region),
-            Some(known) if known == region => Some(known),
-            // A text that names several regions of a field has all of it.
-            Some(_) => return whole(),
-        };
-    }
-    all.map_or_else(whole, Ok)
+/// What was found of a field, each block once.
+fn report_of(field: &Field, found: &[FoundBlocks<'_>]) -> FieldReport {
+    let of_field = found.iter().filter(|found| found.report.field.name == field.name);
+    let blocks: BTreeMap<BlockKey, BlockRecord> =
+        of_field.flat_map(|found| &found.report.blocks).map(|block| (block.key, block.clone())).collect();
+    FieldReport::new(field.clone(), blocks.into_values().collect())
 }

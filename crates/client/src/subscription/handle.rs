@@ -11,8 +11,9 @@ use crate::reading::step::Step;
 use crate::seconds::deadline_after;
 use crate::subscription::listening::{Listening, listen};
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::StepReport;
+use forebay_core::steps::{AttachmentId, StepReport};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_query::SPACE;
 use forebay_query::subscription::{Definition, Event};
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_transport::blocking;
@@ -76,6 +77,8 @@ struct State {
     held: Option<Arc<HeldSteps>>,
     /// Why there will be no more events.
     over: Option<Error>,
+    /// Events without steps that it was told of by this server, and with which it has not finished.
+    without_step: Vec<(AttachmentId, RunNumber, StepNumber)>,
     /// The sorts of reasons that it was told of why something is not known.
     reasons: BTreeSet<UnknownKind>,
 }
@@ -88,7 +91,8 @@ impl Subscription {
         from: From,
         window: u32,
     ) -> Subscription {
-        let state = Mutex::new(State { from, held: None, over: None, reasons: BTreeSet::new() });
+        let (without_step, reasons) = (Vec::new(), BTreeSet::new());
+        let state = Mutex::new(State { from, held: None, over: None, without_step, reasons });
         let (guard, listening, statics) = (ForkGuard::new(), Mutex::default(), LatestStatics::default());
         Subscription { guard, group, stream, definition, window, state, listening, statics }
     }
@@ -98,14 +102,19 @@ impl Subscription {
         &self.definition.name
     }
 
-    /// The stream that it watches.
-    pub fn stream(&self) -> &str {
-        &self.stream
+    /// The stream that it watches; `None` if that is the space.
+    pub fn stream(&self) -> Option<&str> {
+        (self.stream != SPACE).then_some(&self.stream)
     }
 
     /// What it was made with.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// What its server coordinates.
+    pub(super) fn watched(&self) -> &str {
+        &self.stream
     }
 
     pub(super) fn group(&self) -> &Group {
@@ -132,6 +141,7 @@ impl Subscription {
             }
             let deadline = until.unwrap_or_else(|| deadline_after(self.group.options().patience()));
             let (held, source) = self.source(deadline)?;
+            self.finish_without_step(&source);
             let what = format!("an event of subscription '{}'", self.name());
             let is_over = || lock(&self.state).over.clone().map(Err);
             match source
@@ -149,6 +159,22 @@ impl Subscription {
                 Err(error) if error.kind == ErrorKind::Unreachable => self.go_on(&held, &source, deadline)?,
                 Err(error) => return Err(self.note_over(error)),
             }
+        }
+    }
+
+    /// Whoever asks for the next event has finished with those before that hold nothing: the server may tell so many others.
+    fn finish_without_step(&self, source: &StepSource) {
+        let finished = std::mem::take(&mut lock(&self.state).without_step);
+        for (attachment, run, step) in finished.into_iter().filter(|told| Some(told.0) == source.attachment())
+        {
+            // After an error of the connection another server is told what was finished.
+            let _ = source.rpc.tell(&Request::Release {
+                attachment,
+                run,
+                step,
+                pinned: false,
+                gives_back: false,
+            });
         }
     }
 
@@ -219,6 +245,9 @@ impl Subscription {
             consumer::Event::Fired { attachment, event, missed, report } if is_mine(attachment) => {
                 lock(&self.state).from = From::After(event.number);
                 let step = report.and_then(|report| self.step(held, source, *report));
+                if step.is_none() {
+                    lock(&self.state).without_step.push((attachment, event.run, event.step));
+                }
                 Some(Notice::Event(Box::new(SubscriptionEvent { event: *event, missed, step })))
             }
             consumer::Event::Unknown { attachment, run, step, why } if is_mine(attachment) => {

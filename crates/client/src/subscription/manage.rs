@@ -8,6 +8,7 @@ use crate::connection::rpc::{Rpc, unexpected};
 use crate::subscription::handle::Subscription;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::{Error, Result};
+use forebay_query::{SPACE, in_words};
 use forebay_wire::client::consumer::{Reply, Request};
 use forebay_wire::connection::Role;
 use forebay_wire::subscription::Change;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 impl Subscription {
     /// Waits until the servers have agreed from which step on it watches: this step of this run; `None` if there is no run yet.
     pub fn wait_active(&self) -> Result<Option<(RunNumber, StepNumber)>> {
-        let (stream, name) = (self.stream().to_owned(), self.name().to_owned());
+        let (stream, name) = (self.watched().to_owned(), self.name().to_owned());
         match ask(self.group(), &stream, &Request::AwaitSubscription { stream: stream.clone(), name })? {
             Reply::Needed { from } => Ok(from),
             other => Err(unexpected(&other)),
@@ -25,7 +26,7 @@ impl Subscription {
 
     /// Pauses, resumes or removes it.
     pub fn change(&self, change: Change) -> Result<()> {
-        self::change(self.group(), self.stream(), self.name(), change)
+        self::change(self.group(), self.watched(), self.name(), change)
     }
 }
 
@@ -34,9 +35,10 @@ impl Admin {
     pub fn change_subscription(&self, name: &str, stream: Option<&str>, change: Change) -> Result<()> {
         let all = self.subscriptions()?;
         let is_meant = |found: &&SubscriptionStatus| {
-            found.name == name && stream.is_none_or(|stream| stream == found.stream)
+            found.name == name && (stream.is_none() || stream == found.stream.as_deref())
         };
-        let streams: Vec<&str> = all.iter().filter(is_meant).map(|found| &found.stream[..]).collect();
+        let of = |found: &SubscriptionStatus| found.stream.clone().unwrap_or_else(|| SPACE.to_owned());
+        let streams: Vec<String> = all.iter().filter(is_meant).map(of).collect();
         match &streams[..] {
             [stream] => self::change(self.group(), stream, name, change),
             [] => {
@@ -45,8 +47,8 @@ impl Admin {
                 Err(Error::not_found(format!("there is no subscription '{name}'; there are {known}")))
             }
             _ => Err(Error::invalid(format!(
-                "several streams have a subscription '{name}' ({}): say which one",
-                streams.join(", ")
+                "there are several subscriptions '{name}', of {}: say of which stream",
+                streams.iter().map(|stream| in_words(stream)).collect::<Vec<_>>().join(", ")
             ))),
         }
     }

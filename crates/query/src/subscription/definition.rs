@@ -1,7 +1,7 @@
 //! What is asked for.
 
-use crate::schema::Schema;
-use crate::syntax::Syntax;
+use crate::schema::{SPACE, Schema};
+use crate::syntax::{Duration, Syntax};
 use crate::time::Turn;
 use forebay_core::ids::{Timestamp, check_name};
 use forebay_core::{Error, Result};
@@ -87,7 +87,7 @@ pub struct Definition {
     pub name: String,
     /// What is watched.
     pub text: String,
-    /// The stream of fields that the text names without one.
+    /// The stream of fields that the text names without one; [`SPACE`] of what is put into the space.
     pub own: Option<String>,
     /// At every so many of the steps at which its fields are offered.
     pub every: u32,
@@ -145,10 +145,14 @@ impl Definition {
             return fail(format!("an event is to hold its step for {} s: at most {HOLD_MAX}", self.hold));
         }
         let syntax = Syntax::parse(&self.text)?;
+        if self.is_in_space() {
+            return self.check_in_space(&syntax).map(|()| vec![SPACE.to_owned()]);
+        }
         let streams = Schema::streams_of(self.own.as_deref(), syntax.fields());
         if streams.len() > STREAMS_MAX {
             return fail(format!("{} streams in one text: at most {STREAMS_MAX}", streams.len()));
         }
+        streams.iter().try_for_each(|stream| check_name("stream", stream))?;
         match (streams.is_empty(), syntax.fields().first()) {
             (false, _) => Ok(streams),
             (true, Some(field)) => {
@@ -159,6 +163,34 @@ impl Definition {
             }
             (true, None) => fail("nothing is watched: the text names no field".to_owned()),
         }
+    }
+
+    /// Whether it watches what is put into the space.
+    pub fn is_in_space(&self) -> bool {
+        self.own.as_deref() == Some(SPACE)
+    }
+
+    fn check_in_space(&self, syntax: &Syntax) -> Result<()> {
+        let fail = |text: String| Err(Error::invalid(text));
+        if let Some(field) = syntax.fields().iter().find(|field| field.stream.is_some()) {
+            return fail(format!("field '{}': what is watched in the space names no streams", field.name));
+        }
+        if syntax.fields().is_empty() {
+            return fail("nothing is watched: the text names no field".to_owned());
+        }
+        if self.keeps.is_some() {
+            return fail(
+                "keep_around is for streams: arrays of the space are kept until they are removed".to_owned(),
+            );
+        }
+        let holds = [syntax.hold(), syntax.until().and_then(|until| until.hold)];
+        if holds.iter().flatten().any(|hold| matches!(hold, Duration::Time(_))) {
+            return fail(
+                "what is put into the space has no physical time: say for how many steps, not for how much time"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 
     /// The stream whose steps are watched: of several the one that the text names first, for whose steps those of the others are

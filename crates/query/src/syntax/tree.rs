@@ -230,6 +230,12 @@ impl Syntax {
         &self.fields
     }
 
+    /// The same without where they stand in the text: which elements of which fields it names.
+    pub fn places(&self) -> Vec<FieldUse> {
+        let place = |field: &FieldUse| FieldUse { span: Span::default(), ..field.clone() };
+        self.fields.iter().map(place).collect()
+    }
+
     /// The bindings, in their order.
     pub fn bindings(&self) -> &[Binding] {
         &self.bindings

@@ -367,6 +367,7 @@ impl Node {
         self.pipelines_peer_gone(state, peer);
         self.subscriptions_peer_gone(state, peer);
         self.read_from.forget(peer);
+        self.space_readers.forget(peer);
         self.places_told(state);
         self.drain(state);
     }

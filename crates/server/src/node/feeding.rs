@@ -10,6 +10,7 @@ use forebay_core::steps::{Start, Take};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
+use forebay_wire::connection::Role;
 use forebay_wire::frame::Frame;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Node {
                 .await
                 .map_err(|_| Error::timeout("it is not known in time who coordinates it"))?,
         };
-        let (mut receiver, outbox) = greet(self, server, deadline).await?.into_halves();
+        let (mut receiver, outbox) = greet(self, (server, Role::Consumer), deadline).await?.into_halves();
         let connected = Connected(outbox);
         let attach = self.attach_for(order);
         connected.0.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;

@@ -44,7 +44,7 @@ impl Node {
         let mut connection = connection.lock().await;
         let requester = match &mut *connection {
             Some(requester) => requester,
-            None => connection.insert(greet(self, server, deadline).await?),
+            None => connection.insert(greet(self, (server, Role::Consumer), deadline).await?),
         };
         let part = Part { offset: from.offset.clone(), shape: from.shape.clone(), step: from.step.clone() };
         let fetch = Request::Fetch(Fetch {
@@ -92,7 +92,7 @@ impl Node {
         let mut connection = connection.lock().await;
         let requester = match &mut *connection {
             Some(requester) => requester,
-            None => connection.insert(greet(self, server, deadline).await?),
+            None => connection.insert(greet(self, (server, Role::Consumer), deadline).await?),
         };
         let answer = requester.ask(question, deadline, what).await;
         // After an error of the connection it is of no more use.
@@ -106,8 +106,12 @@ impl Node {
     }
 }
 
-/// Connects to a server as one of its readers, until a deadline.
-pub(super) async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Result<Requester> {
+/// Connects to a server as one of its clients, until a deadline.
+pub(super) async fn greet(
+    node: &Node,
+    (from, role): (ServerId, Role),
+    deadline: Instant,
+) -> Result<Requester> {
     let standing = node.standing();
     let member = standing.roster.members.iter().find(|member| member.id == from);
     let gone = || Error::unreachable(format!("{from} is no member"));
@@ -115,7 +119,7 @@ pub(super) async fn greet(node: &Node, from: ServerId, deadline: Instant) -> Res
     let mut requester =
         dial_to_ask(&*node.environment, &entry, &node.secret, &node.lineage, deadline).await?;
     let hello = Hello {
-        role: Role::Consumer,
+        role,
         who: Identity { name: Some(node.id.to_string()), pid: std::process::id(), ..Identity::default() },
         host: host::process_space(),
         shared_memory: false,

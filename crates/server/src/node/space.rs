@@ -86,6 +86,7 @@ impl Node {
     /// Another server is dead.
     pub(crate) fn space_peer_gone(&self, state: &mut Components, peer: ServerId) {
         state.space.holder.on_server_gone(peer);
+        state.space.owner.on_watcher_gone(peer);
     }
 
     /// A view is in force without all servers that are gone.

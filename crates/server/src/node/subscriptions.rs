@@ -8,7 +8,7 @@ use crate::subscriptions::{Done, Due, Subscriptions, Work};
 use forebay_core::ids::ServerId;
 use forebay_core::steps::StepReport;
 use forebay_core::view::hash_name;
-use forebay_query::Evaluation;
+use forebay_query::{Evaluation, SPACE};
 use forebay_wire::evaluation::Cost;
 use forebay_wire::peer::streams::Message as StreamsMessage;
 use forebay_wire::peer::subscriptions::Message;
@@ -32,6 +32,9 @@ impl Node {
         while let Some(order) = state.subscriptions.take_feed_order() {
             self.begin_feed(order);
         }
+        while let Some(order) = state.subscriptions.take_search_order() {
+            self.begin_search(order);
+        }
         result
     }
 
@@ -47,7 +50,26 @@ impl Node {
                 self.tell(state, from, Message::Kept { token });
             }
             Message::Kept { token } => {
-                self.with_subscriptions(state, |all, _, streams| all.on_kept(streams, from, token));
+                self.with_subscriptions(state, |all, cx, streams| all.on_kept(cx, streams, from, token));
+            }
+            Message::WatchSpace { token, fields, again } => {
+                self.with_space(state, |space, cx, _| {
+                    space.owner.on_watch(cx, (from, token), fields, &again);
+                });
+            }
+            Message::Watching { token } => {
+                self.with_subscriptions(state, |all, cx, _| all.on_watching(cx, from, token));
+            }
+            Message::Known { field, steps } => {
+                self.with_subscriptions(state, |all, cx, _| all.on_known(cx, from, &field, &steps));
+            }
+            Message::Completed { attachment, steps, is_ready } => {
+                state.subscriptions.on_completed(attachment, steps, is_ready);
+            }
+            Message::TakeOverCompleted { epoch, attachment, steps, is_ready } => {
+                if self.elsewhere(state, epoch, SPACE).is_none() {
+                    state.subscriptions.on_take_over_completed(attachment, steps, is_ready);
+                }
             }
             Message::Forget { stream, name, creation } => {
                 state.subscriptions.on_forget(&(stream, name), creation);
@@ -68,6 +90,21 @@ impl Node {
     /// Another server coordinates a stream: it is told what this one has kept of the stream's subscriptions.
     pub(crate) fn tell_copies_again(&self, state: &mut Components, stream: &str, to: ServerId) {
         let epoch = self.epoch();
+        if stream == SPACE {
+            let completed: Vec<Message> = state
+                .subscriptions
+                .copies_of_completed()
+                .map(|(attachment, steps, is_ready)| Message::TakeOverCompleted {
+                    epoch,
+                    attachment,
+                    steps,
+                    is_ready,
+                })
+                .collect();
+            for message in completed {
+                self.tell(state, to, message);
+            }
+        }
         for copy in state.subscriptions.copies_of(stream) {
             let (stream, copy) = (stream.to_owned(), Box::new(copy));
             self.tell(state, to, Message::TakeOverSubscription { epoch, stream, copy });
@@ -82,7 +119,7 @@ impl Node {
     /// A server died.
     pub(crate) fn subscriptions_peer_gone(&self, state: &mut Components, peer: ServerId) {
         self.with_subscriptions(state, |all, cx, streams| {
-            all.on_server_gone(streams, peer);
+            all.on_server_gone(cx, streams, peer);
             all.on_members_changed(cx);
         });
     }

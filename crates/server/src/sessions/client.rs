@@ -97,7 +97,8 @@ impl Client {
         let found = timeout(self.patience, self.node.find_place(stream)).await;
         let server = found.map_err(|_| {
             Error::timeout(format!(
-                "it is not known yet which server coordinates stream '{stream}': one stands still"
+                "it is not known yet which server coordinates {}: one stands still",
+                forebay_query::in_words(stream)
             ))
         })?;
         Ok((server != self.node.id).then_some(server))

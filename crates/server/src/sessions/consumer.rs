@@ -14,6 +14,7 @@ use forebay_core::steps::{
     StreamCoordinator,
 };
 use forebay_core::{Error, Result};
+use forebay_query::{check_watched, in_words};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::frame::Frame;
@@ -126,7 +127,10 @@ impl Session {
     /// steps that begin after that are for it. A rank of a cohort waits for the others before.
     async fn attach(&mut self, attach: Attach) -> Result<Reply> {
         let stream = attach.stream.clone();
-        check_name("stream", &stream)?;
+        match attach.listen {
+            Some(_) => check_watched(&stream)?,
+            None => check_name("stream", &stream)?,
+        }
         attach.reader.check()?;
         // A reader that has given up meanwhile must not take the place that is kept for it: it comes once more.
         let elsewhere = tokio::select! {
@@ -308,7 +312,8 @@ impl Session {
         };
         timeout(self.client.patience, told).await.unwrap_or_else(|_| {
             Err(Error::timeout(format!(
-                "not all servers have told what they know of stream '{stream}', whose coordinator has gone: one stands still"
+                "not all servers have told what they know of {}, whose coordinator has gone: one stands still",
+                in_words(stream)
             )))
         })
     }

@@ -9,11 +9,10 @@ use super::searches::Searches;
 use super::writing::Writing;
 use crate::held::Held;
 use crate::space::FieldAtStep;
+use crate::subscriptions::in_space;
 use forebay_core::directory::check_block_fits;
-use forebay_core::ids::{StepId, StepNumber};
-use forebay_core::steps::{FieldReport, StepReport, check_replicas};
+use forebay_core::steps::check_replicas;
 use forebay_core::{Error, Result};
-use forebay_query::SPACE;
 use forebay_wire::client::block::{BytesLocation, Grant, PutBlock};
 use forebay_wire::client::space::{Reply, Request, SpacePut};
 use forebay_wire::client::writing;
@@ -201,25 +200,5 @@ impl Session {
             return Err(error);
         }
         Ok(held)
-    }
-}
-
-/// What is known of fields of the space at a step, as of a stream's step.
-fn in_space(step: StepNumber, fields: Vec<FieldReport>) -> StepReport {
-    StepReport {
-        id: StepId { stream: SPACE.to_owned(), run: 0, step },
-        time: f64::NAN,
-        missed: 0,
-        rewound: false,
-        torn: false,
-        dropped: false,
-        fields,
-        statics: None,
-        own_attrs: None,
-        attrs: None,
-        term: 0,
-        ranks: 0,
-        absent: Vec::new(),
-        attempt: 0,
     }
 }

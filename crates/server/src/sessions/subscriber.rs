@@ -2,10 +2,11 @@
 
 use super::consumer::{Attached, Session};
 use crate::subscriptions::{Listener, Subscribed};
-use forebay_core::ids::{RunNumber, StepNumber, check_name};
+use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, Result};
 use forebay_query::subscription::Definition;
+use forebay_query::{check_watched, in_words};
 use forebay_wire::client::consumer::{Attach, Reply};
 use forebay_wire::subscription::{Change, Listen};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Session {
         name: &str,
         change: Change,
     ) -> Result<Reply> {
-        check_name("stream", stream)?;
+        check_watched(stream)?;
         if let Some(server) = self.find_told(stream).await? {
             return Ok(Reply::Redirect(server));
         }
@@ -54,7 +55,7 @@ impl Session {
 
     /// Waits until it is agreed from which step on a subscription watches.
     pub(super) async fn await_subscription(&mut self, stream: String, name: String) -> Result<Reply> {
-        check_name("stream", &stream)?;
+        check_watched(&stream)?;
         if let Some(server) = self.find_told(&stream).await? {
             return Ok(Reply::Redirect(server));
         }
@@ -71,8 +72,8 @@ impl Session {
             return Ok(Reply::Needed { from });
         }
         Err(Error::timeout(format!(
-            "the servers did not agree in time from which step of stream '{stream}' on subscription '{name}' watches: one of them \
-             stands still"
+            "the servers did not agree in time from which step of {} on subscription '{name}' watches: one of them stands still",
+            in_words(&stream)
         )))
     }
 

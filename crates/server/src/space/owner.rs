@@ -4,7 +4,8 @@
 //! - `field`: a field, as one of its owners knows it;
 //! - [`search`]: finding blocks; `changes`: waiting for them; `leases`: what readers look at;
 //! - [`removal`]: removing a field; `replacing`: putting an array in the place of another; `letting_go`: having the holders of
-//!   blocks free them.
+//!   blocks free them;
+//! - `watchers`, `watching`: servers that are told of what is registered.
 
 mod changes;
 mod field;
@@ -14,6 +15,8 @@ mod letting_go;
 pub(crate) mod removal;
 mod replacing;
 pub(crate) mod search;
+mod watchers;
+mod watching;
 
 pub(crate) use changes::Change;
 
@@ -32,6 +35,7 @@ use forebay_wire::peer::space::Message;
 use free_requests::FreeRequests;
 use leases::Leases;
 use std::collections::BTreeMap;
+use watchers::Watchers;
 
 /// What this server knows as an owner.
 #[derive(Debug, Default)]
@@ -44,6 +48,7 @@ pub(crate) struct Owner {
     leases: Leases,
     free_requests: FreeRequests,
     changes: Changes,
+    watchers: Watchers,
     /// Fields in whose place others were put, and that other servers know still, until [`Owner::take_replaced`].
     replaced: Vec<(FieldAtStep, OwnedField)>,
 }
@@ -105,7 +110,7 @@ impl Owner {
             true => self.register_whole(cx, group, &key, registration, describes),
             false => self.register(cx, group, from, &key, registration, describes),
         };
-        self.changes.wake(&key);
+        self.note_changed(cx, &key);
         cx.tell(from, Message::Registered { token, result });
     }
 
@@ -199,7 +204,7 @@ impl Owner {
             refused.extend(self.take_over(cx, group, from, &key, description, report));
         }
         self.have_freed(cx, group, refused.into_iter().map(|location| (from, location)));
-        self.changes.wake(&key);
+        self.note_changed(cx, &key);
     }
 
     /// Of blocks that a holder tells of, those that this owner has not let go of, and where those are that it has, and that

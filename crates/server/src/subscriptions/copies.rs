@@ -1,5 +1,6 @@
 //! What is kept of subscriptions besides where they are coordinated.
 
+use super::completed::Completed;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_wire::subscription::SubscriptionCopy;
@@ -28,4 +29,6 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     pub(super) known: BTreeMap<Key, SubscriptionCopy>,
+    /// When what they watch in the space was complete, by their attachments.
+    pub(super) completed: BTreeMap<AttachmentId, Completed>,
 }

@@ -13,6 +13,7 @@ use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, Start, StepReport};
 use forebay_core::{Error, ErrorKind};
+use forebay_query::SPACE;
 use forebay_query::subscription::{Evaluated, ResponseTime, Settled};
 use forebay_query::time::Moment;
 use forebay_query::value::{Unknown, UnknownKind};
@@ -124,7 +125,7 @@ impl Subscriptions {
         let (mut due, mut failed) = (Vec::new(), Vec::new());
         for name in self.users_of(id) {
             let Some(found) = self.coordinated.get_mut(&(stream.to_owned(), name.clone())) else { continue };
-            let is_past = found.state.last.is_some_and(|last| step <= last);
+            let is_past = stream != SPACE && found.state.last.is_some_and(|last| step <= last);
             if found.state.is_paused || is_past || found.is_over().is_some() {
                 continue;
             }
@@ -193,6 +194,9 @@ impl Subscriptions {
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.note_recent(step);
         }
+        if stream == SPACE {
+            return self.end_evaluating_in_space(cx, streams, (id, step), &progress);
+        }
         self.tell_progress(cx, (id, step), &stream, progress.iter());
         for told in progress {
             let key = (stream.clone(), told.name);
@@ -208,6 +212,46 @@ impl Subscriptions {
         }
         self.release_free(streams, id);
         self.need_what_plans_need(streams, id);
+        self.advance(cx, streams, id);
+    }
+
+    /// Texts were evaluated of arrays in the space. Those who listen are told once others know: what is put there has no order of its own,
+    /// so that whoever took this server's place would number events otherwise.
+    fn end_evaluating_in_space(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        (id, step): (AttachmentId, (RunNumber, StepNumber)),
+        progress: &[ProgressOf],
+    ) {
+        self.note_completed(cx, id, step.1);
+        let others_are_told = self.tell_progress(cx, (id, step), SPACE, progress.iter());
+        self.let_go(streams, id, |watch| {
+            watch.is_telling = true;
+            watch.end(step, &Holder::Evaluation);
+        });
+        if !others_are_told {
+            self.tell_of_space(cx, streams, id);
+        }
+    }
+
+    /// Others know how far subscriptions of the space have come: those who listen are told, and the next step is evaluated.
+    pub(super) fn tell_of_space(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+    ) {
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        watch.is_telling = false;
+        for name in self.users_of(id) {
+            let key = (SPACE.to_owned(), name);
+            if let Some(found) = self.coordinated.get_mut(&key) {
+                found.may_tell = u64::MAX;
+            }
+            self.deliver(cx, streams, &key);
+            self.end_if_over(cx, streams, &key);
+        }
         self.advance(cx, streams, id);
     }
 
@@ -239,6 +283,9 @@ impl Subscriptions {
         if let Some(keeps) = keeps {
             found.keep_after(keeps.after);
         }
+        if key.0 == SPACE {
+            found.may_tell = found.log.last_number();
+        }
         if let Some(event) = &event {
             found.log.push(event.clone());
         }
@@ -250,7 +297,7 @@ impl Subscriptions {
         let until = cx.server.environment.now() + Duration::from_secs(found.definition.hold.into());
         let (name, watch) = (key.1.clone(), found.watch);
         if let Some(watch) = self.watches.get_mut(&watch) {
-            if event.is_some() {
+            if event.is_some() && watch.arrays.is_none() {
                 watch.hold_for_event((run, step), &name, until);
             }
             match keeps {
@@ -270,6 +317,7 @@ impl Subscriptions {
             let Some(mut told) = found.listener(id).map(|listener| listener.told) else { continue };
             while found.listener(id).is_some_and(|listener| listener.has_room())
                 && let Some((event, missed)) = log_after(&found.log, told)
+                && event.number <= found.may_tell
             {
                 told = event.number;
                 let step = (event.run, event.step);

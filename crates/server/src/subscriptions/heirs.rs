@@ -9,8 +9,9 @@ use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::steps::AttachmentId;
 use forebay_core::view::hash_name;
+use forebay_query::SPACE;
 use forebay_wire::peer::subscriptions::Message;
-use forebay_wire::subscription::{HeldFor, Progress, SubscriptionCopy};
+use forebay_wire::subscription::{Completion, HeldFor, Progress, SubscriptionCopy};
 use std::collections::BTreeSet;
 
 /// How many other servers keep a subscription.
@@ -33,22 +34,22 @@ impl Subscriptions {
         }
     }
 
-    /// Tells others how far subscriptions have come; the step is held until they know.
+    /// Tells others how far subscriptions have come; the step is held until they know. Whether there are others.
     pub(super) fn tell_progress<'a>(
         &mut self,
         cx: &mut Context<'_>,
         (watch, step): (AttachmentId, (RunNumber, StepNumber)),
         stream: &str,
         progress: impl Iterator<Item = &'a ProgressOf>,
-    ) {
+    ) -> bool {
         let of = |told: &ProgressOf| self.progress_of(stream, told);
         let all: Vec<Progress> = progress.filter_map(of).collect();
         if all.is_empty() {
-            return;
+            return false;
         }
         let heirs = self.heirs_of(cx, stream);
         let make = |token: u64| Message::Progress { token, stream: stream.to_owned(), all: all.clone() };
-        self.tell_heirs(cx, &heirs, Some((watch, step)), make);
+        self.tell_heirs(cx, &heirs, Some((watch, step)), make)
     }
 
     fn progress_of(&self, stream: &str, told: &ProgressOf) -> Option<Progress> {
@@ -88,12 +89,12 @@ impl Subscriptions {
         heirs: &[ServerId],
         step: Option<(AttachmentId, (RunNumber, StepNumber))>,
         make: impl Fn(u64) -> Message,
-    ) {
+    ) -> bool {
         let token = cx.server.unique();
         let told = |server: &&ServerId| cx.tell(**server, make(token));
         let servers: BTreeSet<ServerId> = heirs.iter().filter(told).copied().collect();
         if servers.is_empty() {
-            return;
+            return false;
         }
         if let Some((watch, step)) = step
             && let Some(watch) = self.watches.get_mut(&watch)
@@ -101,11 +102,12 @@ impl Subscriptions {
             watch.hold(step, Holder::Untold(token));
         }
         self.untold.waiting.insert(token, Waiting { servers, step });
+        true
     }
 
     /// The servers that would take this one's place for a stream. Those that are new are told all of its subscriptions first, and those
     /// that were to keep them and are not any more forget them.
-    fn heirs_of(&mut self, cx: &mut Context<'_>, stream: &str) -> Vec<ServerId> {
+    pub(super) fn heirs_of(&mut self, cx: &mut Context<'_>, stream: &str) -> Vec<ServerId> {
         let order = cx.server.standing().view.order_for(hash_name(stream));
         let others = order.into_iter().filter(|id| *id != cx.me() && cx.members().stays(*id, cx.me()));
         let heirs: Vec<ServerId> = others.take(HEIRS).collect();
@@ -115,6 +117,12 @@ impl Subscriptions {
             return heirs;
         }
         let new: Vec<ServerId> = now.difference(&before).copied().collect();
+        if stream == SPACE {
+            let all = self.all_completed();
+            for (server, message) in new.iter().flat_map(|server| all.iter().map(move |all| (server, all))) {
+                cx.tell(*server, message.clone());
+            }
+        }
         let keys: Vec<Key> = self.coordinated.keys().filter(|(of, _)| of == stream).cloned().collect();
         for key in keys {
             let Some(copy) = self.copy_of(&key) else { continue };
@@ -130,21 +138,35 @@ impl Subscriptions {
     }
 
     /// A server keeps what it was told to keep.
-    pub(crate) fn on_kept(&mut self, streams: &mut dyn Streams, from: ServerId, token: u64) {
+    pub(crate) fn on_kept(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        from: ServerId,
+        token: u64,
+    ) {
         let Some(waiting) = self.untold.waiting.get_mut(&token) else { return };
         waiting.servers.remove(&from);
         if waiting.servers.is_empty() {
-            self.end_telling(streams, token);
+            self.end_telling(cx, streams, token);
         }
     }
 
-    fn end_telling(&mut self, streams: &mut dyn Streams, token: u64) {
+    fn end_telling(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, token: u64) {
         let Some(Waiting { step: Some((id, step)), .. }) = self.untold.waiting.remove(&token) else { return };
         self.let_go(streams, id, |watch| watch.end(step, &Holder::Untold(token)));
+        if self.watches.get(&id).is_some_and(|watch| watch.arrays.is_some()) {
+            self.tell_of_space(cx, streams, id);
+        }
     }
 
     /// A server is gone: nothing is awaited of it.
-    pub(crate) fn on_server_gone(&mut self, streams: &mut dyn Streams, server: ServerId) {
+    pub(crate) fn on_server_gone(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        server: ServerId,
+    ) {
         let told: Vec<u64> = self
             .untold
             .waiting
@@ -154,7 +176,11 @@ impl Subscriptions {
                 waiting.servers.is_empty().then_some(*token)
             })
             .collect();
-        told.into_iter().for_each(|token| self.end_telling(streams, token));
+        told.into_iter().for_each(|token| self.end_telling(cx, streams, token));
+        for arrays in self.watches.values_mut().filter_map(|watch| watch.arrays.as_mut()) {
+            arrays.awaited.remove(&server);
+        }
+        self.look(cx);
     }
 
     /// The members are others, or one leaves: those that would take this one's place now keep all.
@@ -163,6 +189,7 @@ impl Subscriptions {
         for stream in streams {
             self.heirs_of(cx, &stream);
         }
+        self.tell_new_members(cx);
     }
 }
 
@@ -183,16 +210,35 @@ impl Subscriptions {
         }
     }
 
+    /// What subscriptions of another server watch in the space was complete.
+    pub(crate) fn on_completed(
+        &mut self,
+        attachment: AttachmentId,
+        steps: Vec<(StepNumber, Completion)>,
+        is_ready: bool,
+    ) {
+        self.copies.completed.entry(attachment).or_default().extend(steps, is_ready);
+    }
+
     /// A subscription of another server has ended, or others keep it now.
     pub(crate) fn on_forget(&mut self, key: &Key, creation: u64) {
         if self.copies.known.get(key).is_some_and(|copy| copy.creation == creation) {
             self.copies.known.remove(key);
+            let known = &self.copies.known;
+            self.copies.completed.retain(|id, _| known.values().any(|copy| copy.attachment == *id));
         }
     }
 
     /// The streams of which this server keeps subscriptions, or coordinates them.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &String> {
         self.copies.known.keys().chain(self.coordinated.keys()).map(|(stream, _)| stream)
+    }
+
+    /// What this server keeps of when what subscriptions watch in the space was complete.
+    pub(crate) fn copies_of_completed(
+        &self,
+    ) -> impl Iterator<Item = (AttachmentId, Vec<(StepNumber, Completion)>, bool)> + '_ {
+        self.copies.completed.iter().map(|(id, completed)| (*id, completed.steps(), completed.is_ready))
     }
 
     /// What this server keeps of a stream's subscriptions.

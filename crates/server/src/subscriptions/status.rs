@@ -2,6 +2,7 @@
 
 use super::Subscriptions;
 use forebay_core::ids::ServerId;
+use forebay_query::SPACE;
 use forebay_query::value::UnknownKind;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,7 @@ impl Subscriptions {
                     .collect();
                 json!({
                     "name": name,
-                    "stream": stream,
+                    "stream": Some(stream).filter(|stream| *stream != SPACE),
                     "server": server.0,
                     "text": definition.text,
                     "every": definition.every,

@@ -43,6 +43,8 @@ pub(super) struct Subscription {
     alone_since: Duration,
     /// How many of the next steps are kept.
     keeps_next: u32,
+    /// Up to which event those who listen may be told: of the space no further than others know.
+    pub(super) may_tell: u64,
 }
 
 impl Subscription {
@@ -61,6 +63,7 @@ impl Subscription {
             listeners: BTreeMap::new(),
             alone_since: now,
             keeps_next: 0,
+            may_tell: u64::MAX,
         }
     }
 

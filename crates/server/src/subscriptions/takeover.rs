@@ -1,14 +1,17 @@
 //! The coordinator of a stream has died: this server takes its place, and goes on with what others have kept of its subscriptions.
 
 use super::Subscriptions;
+use super::arrays::Arrays;
 use super::copies::Key;
 use super::subscription::Subscription;
 use super::watch::Holder;
 use crate::context::Context;
 use crate::streams::users::Streams;
 use forebay_core::contract::Needs;
+use forebay_core::ids::StepNumber;
 use forebay_core::steps::{AttachmentId, HeldStep, Start};
-use forebay_wire::subscription::SubscriptionCopy;
+use forebay_query::SPACE;
+use forebay_wire::subscription::{Completion, SubscriptionCopy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,20 +39,41 @@ impl Subscriptions {
         }
     }
 
+    /// A server tells when what a subscription watched in the space was complete.
+    pub(crate) fn on_take_over_completed(
+        &mut self,
+        id: AttachmentId,
+        steps: Vec<(StepNumber, Completion)>,
+        is_ready: bool,
+    ) {
+        self.inherited_completed.entry(id).or_default().extend(steps, is_ready);
+    }
+
     /// All servers have told what they kept: subscriptions whose coordinator has died go on.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams) {
         let mut watches: BTreeMap<(String, AttachmentId), Vec<SubscriptionCopy>> = BTreeMap::new();
         for ((stream, _), copy) in std::mem::take(&mut self.inherited) {
             watches.entry((stream, copy.attachment)).or_default().push(copy);
         }
+        let mut completed = std::mem::take(&mut self.inherited_completed);
         for ((stream, id), copies) in watches {
             self.go_on(cx, streams, (&stream, id), copies);
+            let watch = self.watches.get(&id).filter(|watch| watch.stream == SPACE);
+            let user = watch.and_then(|watch| watch.users.first()).cloned();
+            if let Some(found) = user.and_then(|name| self.coordinated.get(&(stream, name))) {
+                let arrays = Arrays::new(&found.definition, completed.remove(&id).unwrap_or_default());
+                self.watch_space(cx, id, arrays);
+                self.tell_completed(cx, id, None);
+            }
         }
     }
 
     /// Another server coordinates a stream.
     pub(crate) fn on_coordinated_elsewhere(&mut self, stream: &str) {
         self.inherited.retain(|(of, _), _| of != stream);
+        if stream == SPACE {
+            self.inherited_completed.clear();
+        }
     }
 
     /// Subscriptions that need the same go on, after the last step that all of them have evaluated.
@@ -61,6 +85,7 @@ impl Subscriptions {
         copies: Vec<SubscriptionCopy>,
     ) {
         let last = copies.iter().map(|copy| copy.state.last).min().flatten();
+        let last = last.filter(|_| stream != SPACE);
         let start = last.map_or(Start::Next, |(run, step)| Start::Rejoin(run, step.saturating_add(1)));
         let mut held: Vec<HeldStep> = Vec::new();
         for held_for in copies.iter().flat_map(|copy| &copy.held) {

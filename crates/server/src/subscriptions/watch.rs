@@ -1,6 +1,7 @@
 //! The steps of a stream, for the subscriptions that need the same of it: evaluated one after the other, and held as long as one of
 //! them, or a subscriber, needs them.
 
+use super::arrays::Arrays;
 use super::partner::JOINED_MAX;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
@@ -31,6 +32,8 @@ pub(super) struct Watch {
     queue: VecDeque<Arc<StepReport>>,
     /// The one that is.
     pub(super) evaluating: Option<Arc<StepReport>>,
+    /// Whether others are told what came of one, before the next one is evaluated.
+    pub(super) is_telling: bool,
     held: BTreeMap<(RunNumber, StepNumber), Held>,
     /// The latest steps that were evaluated, the latest last: as many as one of the subscriptions looks back.
     recent: VecDeque<(RunNumber, StepNumber)>,
@@ -40,6 +43,8 @@ pub(super) struct Watch {
     window: usize,
     /// Whether a subscription has another plan, so that another thing may be needed.
     pub(super) has_new_plans: bool,
+    /// What is known of the space, if that is watched.
+    pub(super) arrays: Option<Arrays>,
 }
 
 /// How many steps a stream may tell at least.
@@ -81,11 +86,13 @@ impl Watch {
             users: BTreeSet::new(),
             queue: VecDeque::new(),
             evaluating: None,
+            is_telling: false,
             held: BTreeMap::new(),
             recent: VecDeque::new(),
             looks_back: 0,
             window: least_window(joins),
             has_new_plans: false,
+            arrays: None,
         }
     }
 
@@ -102,7 +109,7 @@ impl Watch {
 
     /// The next one, unless another is being evaluated; and how many wait.
     pub(super) fn next(&self) -> Option<(&Arc<StepReport>, usize)> {
-        let next = self.queue.front().filter(|_| self.evaluating.is_none())?;
+        let next = self.queue.front().filter(|_| self.evaluating.is_none() && !self.is_telling)?;
         Some((next, self.queue.len()))
     }
 

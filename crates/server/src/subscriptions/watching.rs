@@ -1,13 +1,18 @@
 //! Which watch a subscription has, and when steps of it are let go of.
 
 use super::Subscriptions;
+use super::arrays::Arrays;
+use super::completed::Completed;
 use super::needs::{together, whole_fields};
+use super::subscription::Subscription;
 use super::watch::Watch;
 use crate::context::Context;
 use crate::streams::users::{StreamUser, Streams};
 use forebay_core::Result;
 use forebay_core::contract::Needs;
 use forebay_core::steps::{Attachment, AttachmentId, Delivery, HeldStep, Start};
+use forebay_query::SPACE;
+use forebay_query::subscription::Definition;
 
 /// How many watches of a stream there are before subscriptions share those that need whole fields: each is told of each step.
 const WATCHES_MAX: usize = 32;
@@ -18,27 +23,55 @@ impl Subscriptions {
         &mut self,
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
-        (stream, joins): (&str, bool),
-        needs: Needs,
-        name: &str,
+        stream: &str,
+        made: &Subscription,
     ) -> Result<AttachmentId> {
+        let (needs, joins, name) = (made.needs(stream)?, !made.partners.is_empty(), &made.definition.name);
+        if made.definition.is_in_space() {
+            return self.watch_for_space(cx, streams, needs, &made.definition);
+        }
         let of_stream = self.watches.values().filter(|watch| watch.stream == stream).count();
         let needs = if of_stream < WATCHES_MAX { needs } else { whole_fields(needs) };
         // One that waits for other streams keeps nobody else waiting.
         let fits = |watch: &Watch| !joins && !watch.joins && watch.stream == stream && watch.needs == needs;
         if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
-            watch.users.insert(name.to_owned());
+            watch.users.insert(name.clone());
             return Ok(*id);
         }
         let id = AttachmentId(cx.server.unique());
         self.attach(cx, streams, (stream, id, joins), needs, (Start::Next, Vec::new()))?;
         if let Some(watch) = self.watches.get_mut(&id) {
-            watch.users.insert(name.to_owned());
+            watch.users.insert(name.clone());
         }
         Ok(id)
     }
 
-    /// Attaches to a stream.
+    /// The watch for a subscription in the space: those share one that wait for the same elements.
+    fn watch_for_space(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        needs: Needs,
+        definition: &Definition,
+    ) -> Result<AttachmentId> {
+        let arrays = Arrays::new(definition, Completed::default());
+        let fits = |watch: &Watch| {
+            watch.needs == needs && watch.arrays.as_ref().is_some_and(|known| known.places == arrays.places)
+        };
+        if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
+            watch.users.insert(definition.name.clone());
+            return Ok(*id);
+        }
+        let id = AttachmentId(cx.server.unique());
+        self.attach(cx, streams, (SPACE, id, false), needs, (Start::Next, Vec::new()))?;
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.users.insert(definition.name.clone());
+        }
+        self.watch_space(cx, id, arrays);
+        Ok(id)
+    }
+
+    /// Attaches to a stream. To the space as to one that has no steps: so it has a coordinator, and another one when that dies.
     pub(super) fn attach(
         &mut self,
         cx: &mut Context<'_>,
@@ -63,7 +96,7 @@ impl Subscriptions {
     /// region that is, and which statistics decide.
     pub(super) fn need_what_plans_need(&mut self, streams: &mut dyn Streams, id: AttachmentId) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
-        if !std::mem::take(&mut watch.has_new_plans) {
+        if !std::mem::take(&mut watch.has_new_plans) || watch.arrays.is_some() {
             return;
         }
         let mut all: Option<Needs> = None;
@@ -83,12 +116,19 @@ impl Subscriptions {
     }
 
     /// A subscription is told of a watch's steps no more; a watch without subscriptions ends.
-    pub(super) fn leave_watch(&mut self, streams: &mut dyn Streams, id: AttachmentId, name: &str) {
+    pub(super) fn leave_watch(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        name: &str,
+    ) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         watch.remove_user(name);
         if watch.users.is_empty() {
             streams.detach(&watch.stream, id);
             self.watches.remove(&id);
+            self.stop_watching_space(cx);
         } else {
             self.release_free(streams, id);
         }
@@ -111,6 +151,9 @@ impl Subscriptions {
     pub(super) fn release_free(&mut self, streams: &mut dyn Streams, id: AttachmentId) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         let (free, window) = (watch.take_free(), watch.take_window());
+        if watch.arrays.is_some() {
+            return;
+        }
         for step in free {
             streams.release(&watch.stream, id, step, false);
         }

@@ -1,8 +1,9 @@
 //! About subscriptions: from the server that coordinates their stream to those that would take its place.
 
 use crate::protocol::speaks;
-use crate::subscription::{Progress, SubscriptionCopy};
-use forebay_core::ids::Epoch;
+use crate::subscription::{Completion, Progress, SubscriptionCopy};
+use forebay_core::ids::{DescriptionNumber, Epoch, StepNumber};
+use forebay_core::steps::AttachmentId;
 use serde::{Deserialize, Serialize};
 
 /// What servers say about subscriptions.
@@ -26,6 +27,37 @@ pub enum Message {
         /// The subscriptions.
         all: Vec<Progress>,
     },
+    /// What is watched in the space was complete at these steps. Goes before the `Progress` of subscriptions. Not answered.
+    Completed {
+        /// Through which attachment it is watched.
+        attachment: AttachmentId,
+        /// The steps, each with what tells this completion from others of it.
+        steps: Vec<(StepNumber, Completion)>,
+        /// Whether it is known which were complete before it was watched.
+        is_ready: bool,
+    },
+    /// To every server: from now on it tells the sender what is registered with it, as an owner in the space, of fields of these names,
+    /// and nothing of others. Answer: what it knows already of some of them, as `Known`, and then `Watching`.
+    WatchSpace {
+        /// Ties the answer to it.
+        token: u64,
+        /// The names.
+        fields: Vec<String>,
+        /// Of which all that is known is told.
+        again: Vec<String>,
+    },
+    /// To `WatchSpace`.
+    Watching {
+        /// The question's token.
+        token: u64,
+    },
+    /// To a server that watches the space: blocks of this field were registered at these steps.
+    Known {
+        /// The field's name.
+        field: String,
+        /// The steps, each with the description in force.
+        steps: Vec<(StepNumber, DescriptionNumber)>,
+    },
     /// To `Keep` and `Progress`: it is kept.
     Kept {
         /// The question's token.
@@ -48,6 +80,17 @@ pub enum Message {
         stream: String,
         /// What the sender knows of it.
         copy: Box<SubscriptionCopy>,
+    },
+    /// To the same server: what is watched in the space was complete at these steps. Goes before `TakeOverSubscription`.
+    TakeOverCompleted {
+        /// The epoch in which the sender tells it.
+        epoch: Epoch,
+        /// Through which attachment it was watched.
+        attachment: AttachmentId,
+        /// The steps, each with what tells this completion from others of it.
+        steps: Vec<(StepNumber, Completion)>,
+        /// Whether it was known which were complete before it was watched.
+        is_ready: bool,
     },
 }
 

@@ -475,8 +475,8 @@ pub struct FieldMatch {
 pub struct SubscriptionStatus {
     /// Its name.
     pub name: String,
-    /// The stream whose steps it watches.
-    pub stream: String,
+    /// The stream whose steps it watches; null: it watches the space.
+    pub stream: Option<String>,
     /// The server that coordinates it.
     pub server: Option<u64>,
     /// What it watches for.

@@ -7,6 +7,7 @@ use forebay_core::ids::ServerId;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::{Requester, Target};
 use forebay_wire::client::reading::{Fetch, Part, Reply, Request};
+use forebay_wire::connection::Role;
 use forebay_wire::peer::replication::{BlockRange, ReplicaUnit};
 use std::sync::Weak;
 use std::time::Duration;
@@ -84,7 +85,7 @@ async fn fetch(
 ) -> Result<()> {
     let requester = match connection {
         Some(requester) => requester,
-        None => connection.insert(greet(node, from, deadline).await?),
+        None => connection.insert(greet(node, (from, Role::Consumer), deadline).await?),
     };
     let mapping = node.store.lock().mapping(mine.arena)?;
     let one = |n: u64| [n][..].into();

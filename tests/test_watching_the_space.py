@@ -1,0 +1,221 @@
+"""Subscriptions in the space: told at the put that completes what they watch, once each, whoever dies."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from support.arrays import cut, reference
+from support.commands import run, told
+from support.deaths import kill_servers
+from support.groups import server_numbers
+from support.waiting import wait_until
+
+import forebay
+
+SHAPE = (240, 190, 17)
+"""Of several tiles, so that several servers own it."""
+
+
+def space(group: forebay.LocalGroup, **options: object) -> forebay.Space:
+    options.setdefault("timeout", 20)
+    return forebay.Space(group=group.path, **options)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def subscribe(group: forebay.LocalGroup, text: str, **options: object) -> Iterator[forebay.Subscription]:
+    """One that is gone afterwards."""
+    options.setdefault("timeout", 20)
+    made = forebay.subscribe(text, space=True, group=group.path, **options)  # type: ignore[arg-type]
+    with made:
+        yield made
+        with contextlib.suppress(forebay.NotFound):
+            made.remove()
+
+
+def events(subscription: forebay.Subscription, count: int) -> list[int]:
+    return [subscription.next(timeout=20).step for _ in range(count)]
+
+
+def nothing_comes(subscription: forebay.Subscription) -> bool:
+    try:
+        subscription.next(timeout=0.1)
+    except forebay.Timeout:
+        return True
+    return False
+
+
+def put_parts(mine: forebay.Space, name: str, array: np.ndarray, step: int, parts: list[int]) -> None:
+    """Some of six blocks."""
+    for part, (begin, end) in enumerate(cut(SHAPE[0], 6)):
+        if part in parts:
+            mine.put(name, array[begin:end], step=step, offset=(begin, 0, 0), shape=SHAPE)
+
+
+def test_the_put_that_completes_the_region_is_an_event(three: forebay.LocalGroup) -> None:
+    """Before that there is none, whichever order the blocks come in; its values are what NumPy says."""
+    array = reference(SHAPE, "f8")
+    with (
+        space(three) as mine,
+        subscribe(three, "m = max(T[10:120, ::3]); covered(T[10:120]) and m > 0") as watch,
+        subscribe(three, "covered(T)") as whole,
+    ):
+        assert watch.wait_active() is None
+        assert whole.wait_active() is None
+        assert watch.stream is None
+        assert "the space" in repr(watch)
+        put_parts(mine, "T", array, 7, [3, 0, 2])
+        assert nothing_comes(watch)
+        put_parts(mine, "T", array, 7, [1])
+        event = watch.next(timeout=20)
+        assert (event.step, event.run, event.stream) == (7, 0, None)
+        assert event.values["m"] == array[10:120, ::3].max()
+        assert nothing_comes(whole)
+        assert event.data is None
+        with pytest.raises(forebay.Dropped, match=r"Space\.get\('T', step=7\)"):
+            event["T"]
+        put_parts(mine, "T", array, 7, [4, 5])
+        assert events(whole, 1) == [7]
+        assert nothing_comes(watch)
+        # Steps have no order: each is told when it is complete.
+        for step in (9, 8, 2**40):
+            put_parts(mine, "T", array, step, [5, 4, 3, 2, 1, 0])
+            assert events(whole, 1) == [step]
+            assert events(watch, 1) == [step]
+        assert nothing_comes(watch)
+        assert nothing_comes(whole)
+
+
+def test_what_was_there_before_is_no_event_and_what_is_put_again_is_one(two: forebay.LocalGroup) -> None:
+    ones = np.ones(SHAPE)
+    with space(two) as mine:
+        mine.put("A", ones, step=0)
+        put_parts(mine, "A", ones, 1, [0, 1, 2, 3, 4])
+        with subscribe(two, "sum(A)> 0") as watch:
+            watch.wait_active()
+            assert nothing_comes(watch)
+            put_parts(mine, "A", ones, 1, [5])
+            assert events(watch, 1) == [1]
+            mine.remove("A", step=0)
+            mine.put("A", 2 * ones, step=0)
+            event = watch.next(timeout=20)
+            assert (event.step, event.values["sum(A)"]) == (0, 2 * ones.size)
+            mine.put("A", 3 * ones, step=2, replace=True)
+            mine.put("A", 4 * ones, step=2, replace=True)
+            seen = [watch.next(timeout=20).values["sum(A)"] for _ in range(2)]
+            # The second may have come before the first was looked at.
+            assert seen[-1] == 4 * ones.size
+            mine.remove("A", step=1)
+            with subscribe(two, "sum(A)> 0", name="later") as later:
+                later.wait_active()
+                assert nothing_comes(later)
+
+
+def test_several_fields_meet_at_their_step(three: forebay.LocalGroup) -> None:
+    """In one expression, at every second step; some come late or never."""
+    u, v = reference(SHAPE, "f8"), reference(SHAPE, "f4", 1)
+    with space(three) as mine, subscribe(three, "m = max(u[:80] * v[:80]); m > -1e9", every=2) as watch:
+        watch.wait_active()
+        for step in range(6):
+            put_parts(mine, "u", u + step, step, [0, 1, 2])
+        assert nothing_comes(watch)
+        for step in (4, 1, 0):
+            put_parts(mine, "v", v, step, [2, 1, 0])
+        for step in (4, 0):
+            event = watch.next(timeout=20)
+            assert event.step == step
+            assert event.values["m"] == ((u + step) * v.astype("f8"))[:80].max()
+        assert nothing_comes(watch)
+
+
+def test_what_does_not_fit_is_told_and_refused(two: forebay.LocalGroup) -> None:
+    for text, options, why in (
+        ("max(s.A) > 0", {}, "names no streams"),
+        ("max(A) > 0 for 0.5 time", {}, "no physical time"),
+        ("max(A) > 0", {"keep_around": (1, 1)}, "kept until they are removed"),
+        ("1 > 0", {}, "names no field"),
+        ("max(A", {}, "expected"),
+    ):
+        with pytest.raises(forebay.Invalid, match=why):
+            forebay.subscribe(text, space=True, group=two.path, **options)  # type: ignore[arg-type]
+    with pytest.raises(forebay.Invalid, match="not both"):
+        forebay.subscribe("max(A) > 0", space=True, stream="s", group=two.path)
+    with space(two) as mine, subscribe(two, "max(B[0:9]) > 0", name="n") as watch:
+        watch.wait_active()
+        mine.put("B", np.ones(4), step=3)
+        wait_until(lambda: one(two, "n")["evaluated"] == 1)
+        mine.put("B", np.ones(12), step=4)
+        with pytest.warns(
+            forebay.UnknownWarning, match=r"step 3 of the space: not known: .*outside the shape"
+        ):
+            assert events(watch, 1) == [4]
+    with space(two) as mine, subscribe(two, "max(C) > 0", name="n", limit=2) as watch:
+        watch.wait_active()
+        with pytest.raises(forebay.Conflict, match="of the space already"):
+            forebay.subscribe("max(C) > 1", space=True, name="n", group=two.path)
+        for step in range(4):
+            mine.put("C", np.ones(4), step=step)
+        assert len([event.step for event in watch]) == 2
+
+
+def one(group: forebay.LocalGroup, name: str) -> dict[str, object]:
+    return next(dict(one) for one in forebay.Admin(group=group.path).subscriptions() if one["name"] == name)
+
+
+def test_the_command_line_tells_of_it(two: forebay.LocalGroup) -> None:
+    watch = ("subscribe", "--space", "mean(D) > 1", "--name", "k", "--keep", "--group", two.path)
+    with space(two) as mine:
+        assert told(*watch, "--detach") == {"name": "k", "stream": None}
+        assert "k of the space" in run("subscriptions", "--group", two.path).stdout
+        with subscribe(two, "mean(D) > 1", name="k", keep=True) as same:
+            same.wait_active()
+            mine.put("D", np.full(5, 3.0), step=11)
+            event = told(*watch, "--first", "--count", "1")
+            assert (event["stream"], event["step"], event["values"]) == (None, 11, {"mean(D)": 3.0})
+        assert run("subscriptions", "--group", two.path).stdout == "no subscriptions\n"
+        assert not forebay.Admin(group=two.path).status()["streams"]
+
+
+def test_servers_die_and_join_and_each_completion_is_told_once() -> None:
+    """The server that coordinates, others, and new ones; blocks have copies. Values are compared with NumPy's."""
+    rng = random.Random(29)
+    steps = 60
+    arrays = {step: np.full(SHAPE, float(step + 1)) for step in range(steps)}
+    with (
+        forebay.local(servers=4) as group,
+        space(group, replicas=3, timeout=60) as mine,
+        subscribe(group, "sum(E) > 0", name="e", timeout=60) as watch,
+    ):
+        watch.wait_active()
+        order = list(range(steps))
+        rng.shuffle(order)
+        seen: dict[int, float] = {}
+
+        def listen() -> None:
+            while len(seen) < steps:
+                event = watch.next(timeout=60)
+                assert event.step not in seen, "told once"
+                seen[event.step] = event.values["sum(E)"]
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        for count, step in enumerate(order):
+            parts = list(range(6))
+            rng.shuffle(parts)
+            put_parts(mine, "E", arrays[step], step, parts)
+            if count == 20:
+                kill_servers(group, int(str(one(group, "e")["server"])))
+            if count == 30:
+                group.add_servers(1)
+            if count == 45:
+                kill_servers(group, int(str(one(group, "e")["server"])))
+        thread.join(timeout=90)
+        assert sorted(seen) == list(range(steps))
+        assert all(seen[step] == arrays[step].sum() for step in range(steps))
+        with pytest.raises(forebay.Timeout):
+            watch.next(timeout=0.5)
+        assert len(server_numbers(group)) == 3
