@@ -54,6 +54,8 @@ pub enum Bug {
     BelievesItsOldCuts,
     /// What is told of a run that goes on changes the demand in it.
     TakesCutsFromAnybody,
+    /// Nobody but its coordinator knows how far a subscription has come.
+    KeepsProgressToItself,
     /// A coordinator that takes over closes steps before all have told.
     ClosesBeforeAllHaveTold,
     /// A rank that may not know that it has joined begins another run when it joins again.

@@ -27,6 +27,8 @@ struct Seen {
     read: Option<(RunNumber, StepNumber)>,
     /// The steps that readers have read of those that they share, and the first that was for them, by their name.
     shared: BTreeMap<String, (Option<StepNumber>, BTreeSet<StepNumber>)>,
+    /// Subscriptions that are to go on, whoever dies.
+    subscriptions: BTreeSet<String>,
     ranks_ended: usize,
     readers_ended: usize,
     steps_read: u64,
@@ -114,6 +116,21 @@ impl Book {
     /// What was acknowledged, and nobody has read yet who reads all.
     pub(super) fn to_be_kept(&self) -> BTreeMap<(RunNumber, StepNumber, u32), Vec<Location>> {
         self.0.lock().acknowledged.clone()
+    }
+
+    /// A subscription is in force.
+    pub(super) fn subscribed(&self, name: &str) {
+        self.0.lock().subscriptions.insert(name.to_owned());
+    }
+
+    /// A subscription is needed no more.
+    pub(super) fn unsubscribed(&self, name: &str) {
+        self.0.lock().subscriptions.remove(name);
+    }
+
+    /// The subscriptions that are in force.
+    pub(super) fn subscriptions(&self) -> BTreeSet<String> {
+        self.0.lock().subscriptions.clone()
     }
 
     pub(super) fn rank_ended(&self) {

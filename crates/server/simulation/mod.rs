@@ -15,6 +15,7 @@ mod process;
 mod rank;
 mod reader;
 mod server;
+mod subscriber;
 mod world;
 
 use forebay_core::seeded::{Bug, seed};
@@ -80,9 +81,10 @@ fn many_servers_hold() {
 }
 
 /// Bugs that are seeded on purpose, each with a plan of which few seeds hide it.
-const CAUGHT: [(Bug, &str); 8] = [
+const CAUGHT: [(Bug, &str); 9] = [
     (Bug::KeepsNothing, "one_host"),
     (Bug::FreesOnlyItsOwn, "one_host"),
+    (Bug::KeepsProgressToItself, "one_host"),
     (Bug::TellsNothingForTheDead, "one_host"),
     (Bug::ClosesBeforeAllHaveTold, "one_host"),
     (Bug::TellsOnlyOfRanksAway, "one_host"),

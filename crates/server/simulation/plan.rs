@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) changes: bool,
     /// Whether some readers are ranks of one that is parallel, or share steps.
     pub(super) company: bool,
+    /// How many subscribers there are.
+    pub(super) subscribers: usize,
     /// Whether servers die, stand still, or are cut off.
     pub(super) harms: bool,
     pub(super) odds: Odds,
@@ -74,6 +76,7 @@ impl Plan {
             statics: seed % 4 < 2,
             changes: seed % 4 == 1,
             company: seed.is_multiple_of(4),
+            subscribers: (seed % 3) as usize,
             harms: true,
             odds: Odds {
                 starts: 3,

@@ -29,7 +29,7 @@ pub(super) const FIELD: &str = "U";
 pub(super) const MESH: &str = "mesh";
 pub(super) const MESH_BLOCK: u64 = 0;
 /// How far apart blocks begin.
-const APART: u64 = 8192;
+pub(super) const APART: u64 = 8192;
 /// How many ended steps are remembered, to be put again, where nobody says that copies of them are made.
 const REMEMBERED: usize = 4;
 

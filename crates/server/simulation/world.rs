@@ -101,6 +101,7 @@ impl World {
         for rank in 0..self.plan.ranks {
             self.start_rank(rank);
         }
+        (0..self.plan.subscribers).for_each(|number| self.start_subscriber(number));
         for _ in 1..self.plan.readers {
             let (every, until) = (1 + self.chance(3) as u32, 1 + self.chance(30));
             self.start_reader(every, Some(until));

@@ -153,6 +153,7 @@ impl Subscriptions {
         made.watch = self.watch_for(cx, streams, stream, &made)?;
         if let Some(watch) = self.watches.get_mut(&made.watch) {
             watch.looks_back = watch.looks_back.max(made.looks_back());
+            made.state.from = watch.comes_from().filter(|_| watch.arrays.is_none());
         }
         self.coordinated.insert(key.clone(), made);
         self.order_feeds(&key);
@@ -304,6 +305,11 @@ impl Subscriptions {
         found.map(|found| found.watch).ok_or_else(|| self.not_found(stream, name))
     }
 
+    /// From which step on a subscription watches, if that is another one than that of its attachment.
+    pub(crate) fn start_of(&self, stream: &str, name: &str) -> Option<(RunNumber, StepNumber)> {
+        self.coordinated.get(&(stream.to_owned(), name.to_owned()))?.state.from
+    }
+
     fn not_found(&self, stream: &str, name: &str) -> Error {
         let of_stream = self.coordinated.keys().filter(|(of, _)| of == stream).map(|(_, name)| &name[..]);
         let known: Vec<&str> = of_stream.take(8).collect();
@@ -325,6 +331,13 @@ impl Subscriptions {
         }
         self.forget_elsewhere(cx, key, subscription.creation);
         self.leave_watch(cx, streams, subscription.watch, &key.1);
+    }
+
+    /// Whether this server coordinates a subscription, or keeps it for who does.
+    #[cfg(test)]
+    pub(crate) fn knows(&self, stream: &str, name: &str) -> bool {
+        let key = (stream.to_owned(), name.to_owned());
+        self.coordinated.contains_key(&key) || self.copies.known.contains_key(&key)
     }
 
     /// What must hold after each event.

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct State {
     /// Of what is watched; `None` until its fields are known.
     pub watch: Option<WatchState>,
+    /// From which step on it watches, once that is known.
+    pub from: Option<(RunNumber, StepNumber)>,
     /// The last step that was evaluated.
     pub last: Option<(RunNumber, StepNumber)>,
     /// How often what has happened.

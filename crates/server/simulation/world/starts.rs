@@ -10,6 +10,7 @@ use crate::simulation::process::Process;
 use crate::simulation::rank::{self, RankPlan};
 use crate::simulation::reader::{self, Company, ReaderPlan};
 use crate::simulation::server::{self, Known, Start};
+use crate::simulation::subscriber::{self, SubscriberPlan};
 use forebay_cluster::ClusterOptions;
 use forebay_core::ids::Lineage;
 use forebay_core::steps::{Policy, RunOptions, Sharing};
@@ -107,6 +108,26 @@ impl World {
     pub(super) fn start_reader(&mut self, every: u32, until: Option<u64>) {
         let window = 1 + self.chance(4) as u32;
         self.start_reader_in(Company::Alone, window, every, until);
+    }
+
+    /// One that watches for something until the stream is over.
+    pub(super) fn start_subscriber(&mut self, number: usize) {
+        let (network, host, group, random) = self.client();
+        let plan = SubscriberPlan {
+            stream: STREAM.into(),
+            name: format!("watch {number}"),
+            ranks: self.plan.ranks,
+            blocks: self.plan.blocks,
+            steps: self.plan.steps,
+            looks: self.plan.computes,
+        };
+        let book = self.book.clone();
+        let main = async move {
+            let place = Place::new(&network, host);
+            subscriber::run(Client { place, group, random }, plan, book).await;
+        };
+        self.readers += 1;
+        self.clients.push(Process::start(self.now, 1000, &format!("subscriber {number}"), main));
     }
 
     fn start_reader_in(&mut self, company: Company, window: u32, every: u32, until: Option<u64>) {

@@ -49,6 +49,11 @@ impl World {
                 return Some(what);
             }
         }
+        for name in self.book.subscriptions() {
+            if !servers.iter().any(|node| node.state.lock().subscriptions.knows(STREAM, &name)) {
+                return Some(format!("subscription '{name}'"));
+            }
+        }
         for (run, step, blocks) in self.book.open() {
             let id = StepId { stream: STREAM.into(), run, step };
             let lost = blocks.iter().find(|block| !servers.iter().any(|node| holds_open(node, &id, block)));

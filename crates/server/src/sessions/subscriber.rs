@@ -62,13 +62,15 @@ impl Session {
         let node = self.client.node.clone();
         let id = node.state.lock().subscriptions.attachment_of(&stream, &name)?;
         let fed = async {
-            while !node.state.lock().subscriptions.is_fed(&stream, &name) {
+            while !node.state.lock().subscriptions.is_in_force(&stream, &name) {
                 tokio::time::sleep(LOOKED_AT).await;
             }
         };
         let _ = timeout(self.client.patience, fed).await;
         if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
-            let from = node.coordinator(&mut node.state.lock(), &stream).active_from(id);
+            let mut state = node.state.lock();
+            let of_its_own = state.subscriptions.start_of(&stream, &name);
+            let from = of_its_own.or_else(|| node.coordinator(&mut state, &stream).active_from(id));
             return Ok(Reply::Needed { from });
         }
         Err(Error::timeout(format!(

@@ -21,8 +21,16 @@ pub(super) struct Untold {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) servers: BTreeSet<ServerId>,
-    /// The step that is let go of then.
-    pub(super) step: Option<(AttachmentId, (RunNumber, StepNumber))>,
+    pub(super) about: About,
+}
+
+/// What others were told to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum About {
+    /// All of a subscription.
+    Subscription(Key),
+    /// What came of a step of a watch, that is let go of then.
+    Step(AttachmentId, (RunNumber, StepNumber)),
 }
 
 /// What this server keeps of subscriptions that others coordinate.

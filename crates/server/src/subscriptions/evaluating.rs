@@ -129,6 +129,9 @@ impl Subscriptions {
             if found.state.is_paused || is_past || found.is_over().is_some() {
                 continue;
             }
+            if found.state.from.is_none() {
+                found.state.from = streams.coordinator(stream).and_then(|known| known.active_from(id));
+            }
             let creation = found.creation;
             let fails = |why: Unknown| {
                 let (name, evaluation, cost) = (name.clone(), Err(why), Cost::default());

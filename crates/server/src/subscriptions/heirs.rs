@@ -1,12 +1,13 @@
 //! What other servers keep of subscriptions, should this one die; and what this one keeps of theirs. (Design note 23.)
 
 use super::Subscriptions;
-use super::copies::{Key, Waiting};
+use super::copies::{About, Key, Waiting};
 use super::watch::Holder;
 use super::work::ProgressOf;
 use crate::context::Context;
 use crate::streams::users::Streams;
 use forebay_core::ids::{RunNumber, ServerId, StepNumber};
+use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::AttachmentId;
 use forebay_core::view::hash_name;
 use forebay_query::SPACE;
@@ -23,7 +24,7 @@ impl Subscriptions {
         let heirs = self.heirs_of(cx, &key.0);
         let Some(copy) = self.copy_of(key) else { return };
         let make = |token: u64| Message::Keep { token, stream: key.0.clone(), copy: Box::new(copy.clone()) };
-        self.tell_heirs(cx, &heirs, None, make);
+        self.tell_heirs(cx, &heirs, About::Subscription(key.clone()), make);
     }
 
     /// A subscription has ended.
@@ -44,12 +45,12 @@ impl Subscriptions {
     ) -> bool {
         let of = |told: &ProgressOf| self.progress_of(stream, told);
         let all: Vec<Progress> = progress.filter_map(of).collect();
-        if all.is_empty() {
+        if all.is_empty() || seeded(Bug::KeepsProgressToItself) {
             return false;
         }
         let heirs = self.heirs_of(cx, stream);
         let make = |token: u64| Message::Progress { token, stream: stream.to_owned(), all: all.clone() };
-        self.tell_heirs(cx, &heirs, Some((watch, step)), make)
+        self.tell_heirs(cx, &heirs, About::Step(watch, step), make)
     }
 
     fn progress_of(&self, stream: &str, told: &ProgressOf) -> Option<Progress> {
@@ -87,7 +88,7 @@ impl Subscriptions {
         &mut self,
         cx: &mut Context<'_>,
         heirs: &[ServerId],
-        step: Option<(AttachmentId, (RunNumber, StepNumber))>,
+        about: About,
         make: impl Fn(u64) -> Message,
     ) -> bool {
         let token = cx.server.unique();
@@ -96,13 +97,18 @@ impl Subscriptions {
         if servers.is_empty() {
             return false;
         }
-        if let Some((watch, step)) = step
-            && let Some(watch) = self.watches.get_mut(&watch)
+        if let About::Step(watch, step) = &about
+            && let Some(watch) = self.watches.get_mut(watch)
         {
-            watch.hold(step, Holder::Untold(token));
+            watch.hold(*step, Holder::Untold(token));
         }
-        self.untold.waiting.insert(token, Waiting { servers, step });
+        self.untold.waiting.insert(token, Waiting { servers, about });
         true
+    }
+
+    /// Whether those who are to keep a subscription do.
+    pub(super) fn is_kept_elsewhere(&self, key: &Key) -> bool {
+        !self.untold.waiting.values().any(|waiting| waiting.about == About::Subscription(key.clone()))
     }
 
     /// The servers that would take this one's place for a stream. Those that are new are told all of its subscriptions first, and those
@@ -129,7 +135,7 @@ impl Subscriptions {
             let (name, creation) = (key.1, copy.creation);
             let keep =
                 |token: u64| Message::Keep { token, stream: stream.to_owned(), copy: Box::new(copy.clone()) };
-            self.tell_heirs(cx, &new, None, keep);
+            self.tell_heirs(cx, &new, About::Subscription((stream.to_owned(), name.clone())), keep);
             for server in before.difference(&now) {
                 cx.tell(*server, Message::Forget { stream: stream.to_owned(), name: name.clone(), creation });
             }
@@ -153,7 +159,9 @@ impl Subscriptions {
     }
 
     fn end_telling(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, token: u64) {
-        let Some(Waiting { step: Some((id, step)), .. }) = self.untold.waiting.remove(&token) else { return };
+        let Some(Waiting { about: About::Step(id, step), .. }) = self.untold.waiting.remove(&token) else {
+            return;
+        };
         self.let_go(streams, id, |watch| watch.end(step, &Holder::Untold(token)));
         if self.watches.get(&id).is_some_and(|watch| watch.arrays.is_some()) {
             self.tell_of_space(cx, streams, id);

@@ -85,12 +85,13 @@ impl Subscriptions {
         self.advance_joined(cx, streams, order);
     }
 
-    /// Whether all further streams of a subscription are fed; of one in the space: whether it is known what was there before.
-    pub(crate) fn is_fed(&self, stream: &str, name: &str) -> bool {
+    /// Whether a subscription watches, and would go on at another server: its further streams are fed; of one in the space it is known
+    /// what was there before.
+    pub(crate) fn is_in_force(&self, stream: &str, name: &str) -> bool {
         let key = (stream.to_owned(), name.to_owned());
         let found = self.coordinated.get(&key);
         let are_fed = found.is_none_or(|found| found.partners.iter().all(|partner| partner.feed.is_some()));
-        are_fed && self.is_space_ready(&key)
+        are_fed && self.is_space_ready(&key) && self.is_kept_elsewhere(&key)
     }
 
     /// A step was evaluated: what waited with it in other streams is let go of.

@@ -32,6 +32,8 @@ pub(super) struct Watch {
     queue: VecDeque<Arc<StepReport>>,
     /// The one that is.
     pub(super) evaluating: Option<Arc<StepReport>>,
+    /// The last that was begun with.
+    last_begun: Option<(RunNumber, StepNumber)>,
     /// Whether others are told what came of one, before the next one is evaluated.
     pub(super) is_telling: bool,
     held: BTreeMap<(RunNumber, StepNumber), Held>,
@@ -86,6 +88,7 @@ impl Watch {
             users: BTreeSet::new(),
             queue: VecDeque::new(),
             evaluating: None,
+            last_begun: None,
             is_telling: false,
             held: BTreeMap::new(),
             recent: VecDeque::new(),
@@ -121,6 +124,12 @@ impl Watch {
     /// The next one is evaluated from now on.
     pub(super) fn begin_next(&mut self) {
         self.evaluating = self.queue.pop_front();
+        self.last_begun = self.evaluating.as_ref().map(|report| (report.id.run, report.id.step));
+    }
+
+    /// From which step on one watches that comes now; `None` if that is from the first one on.
+    pub(super) fn comes_from(&self) -> Option<(RunNumber, StepNumber)> {
+        self.last_begun.map(|(run, step)| (run, step.saturating_add(1)))
     }
 
     /// A step is held for this.
