@@ -185,3 +185,8 @@ pub(super) fn late(what: &str) -> Error {
 pub(super) fn unexpected(answer: &impl std::fmt::Debug) -> Error {
     Error::protocol(format!("an answer that was not asked for: {answer:?}"))
 }
+
+/// Whether it may be otherwise in a moment. A server that was given up may be met under the address of another one.
+pub(super) fn may_pass(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::WrongSecret)
+}

@@ -3,7 +3,7 @@
 mod company;
 
 use super::book::{Book, content};
-use super::caller::{Caller, Client, PATIENCE, SHORT, late, unexpected};
+use super::caller::{Caller, Client, PATIENCE, SHORT, late, may_pass, unexpected};
 use super::rank::{FIELD, MESH, MESH_BLOCK, field};
 pub(super) use company::Company;
 use forebay_core::block::{BlockRecord, Location};
@@ -474,9 +474,4 @@ impl Reader<'_> {
             Err(_) => Err(late("who answers")),
         }
     }
-}
-
-/// Whether it may be otherwise in a moment.
-fn may_pass(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout)
 }

@@ -1,7 +1,7 @@
 //! A simulated subscriber: makes a subscription, is told of events, and compares each with what plain code says of what ranks put.
 
 use super::book::{Book, content};
-use super::caller::{Caller, Client, PATIENCE, SHORT, late, unexpected};
+use super::caller::{Caller, Client, PATIENCE, SHORT, late, may_pass, unexpected};
 use super::rank::{APART, FIELD};
 use forebay_core::contract::Needs;
 use forebay_core::identity::Identity;
@@ -217,10 +217,4 @@ impl Subscriber<'_> {
             "event {told:?} with {sum:?} instead of event {number} at step {step} of run {run} with {expected:?}"
         )))
     }
-}
-
-/// Whether it may be otherwise in a moment.
-fn may_pass(error: &Error) -> bool {
-    // A server that was given up may be met under the address of another one.
-    matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::WrongSecret)
 }

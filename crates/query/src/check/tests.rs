@@ -8,6 +8,7 @@ use crate::value::{Number, Scalar};
 use forebay_core::contract::{Association, Field};
 use forebay_core::dtype::Dtype;
 use forebay_core::{ErrorKind, Result};
+use proptest::prelude::*;
 
 fn field(name: &str, dtype: Dtype, shape: &[u64]) -> Field {
     let mut field = Field::new(name, dtype, Some(shape), shape.len());
@@ -385,4 +386,25 @@ fn time_and_regions() {
     assert_eq!(integral.aggregates[0].measure, Measure::Sum(Weights::Trapezoid));
     let spacings = integral.scalars.iter().filter(|op| matches!(op, ScalarOp::Spacing(..))).count();
     assert_eq!(spacings, 2, "of the two dimensions that are left");
+}
+
+proptest! {
+    /// What is read is planned, or refused where it stands: for watching, and for once.
+    #[test]
+    fn any_words_are_planned_or_refused(
+        words in prop::collection::vec(prop::sample::select(vec![
+            "U", "T", "flags", "ids", "solid", "psi", "plane", "scalar", "px", "rho", "solid.T", "U[0:4]", "T[x=3]", "nodes[1.5..2.5]", "U@*",
+            "max(", "sum(", "mean(", "count(", "any(", "percentile(", "argmax(", "integral(", "gradient_magnitude(", "sqrt(", "where(",
+            "previous(", "delta(", "rate(", "first(", "held(", "latch(", "covered(", "size(", ")", ")", ")", ",", "where=", "bins=", ".z",
+            "+", "-", "*", "/", "//", "%", "**", "<", ">=", "==", "and", "or", "not", "&", "|", "~", "3", "0.5", "-1", "1e400", "99", "nan",
+            "true", "for 3 steps", "for 0.5 time", "until", "m = ", ";", "m",
+        ]), 0..16),
+    ) {
+        let text = words.join(" ");
+        for purpose in [Purpose::Watch, Purpose::Once] {
+            if let Err(error) = planned(&text, purpose) {
+                prop_assert!(error.text.contains("column ") && error.text.lines().count() >= 2, "{text}: {}", error.text);
+            }
+        }
+    }
 }
