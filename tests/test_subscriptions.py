@@ -545,17 +545,21 @@ def test_ten_thousand_subscriptions(one: forebay.LocalGroup) -> None:
 
 
 @contextlib.contextmanager
-def plates(group: forebay.LocalGroup, *names: str) -> Iterator[list[forebay.Producer]]:
+def plates(group: forebay.LocalGroup, *names: str, **options: Any) -> Iterator[list[forebay.Producer]]:
     """Simulations of one rank, each with a field T."""
     with contextlib.ExitStack() as stack:
-        sims = [stack.enter_context(producer(group, name)) for name in names]
+        sims = [stack.enter_context(producer(group, name, **options)) for name in names]
         for sim in sims:
             sim.array("T", dtype="f8", shape=(6, 4), dims=("x", "y"))
         yield sims
 
 
+def plate(number: int, seed: int) -> NDArray[Any]:
+    return np.random.default_rng(100 * seed + number).normal(size=(6, 4)) * (1 + number)
+
+
 def give(sim: forebay.Producer, number: int, seed: int) -> NDArray[Any]:
-    array = np.random.default_rng(100 * seed + number).normal(size=(6, 4)) * (1 + number)
+    array = plate(number, seed)
     with sim.step(number, time=number / 2) as step:
         step.put("T", array)
     return array
@@ -628,3 +632,34 @@ def test_no_more_than_sixteen_steps_wait_for_another_stream(two: forebay.LocalGr
             give(b, number, 2)
         with pytest.warns(forebay.UnknownWarning, match="16 steps wait already"):
             assert [number for number, _ in events(watch, 16)] == list(range(4, 20))
+
+
+@pytest.mark.parametrize("of", ["first", "second"])
+def test_joined_streams_survive_the_server_that_coordinates_one(of: str) -> None:
+    """Those of the other stream that are held are joined; what is not known any more is told as such, and no step is left out."""
+    with forebay.local(servers=4) as group:
+        first, second = stream_coordinated_by(group, 0), stream_coordinated_by(group, 1)
+        text = f"gap = sum({first}.T) - sum({second}.T); gap > -1e9"
+        with (
+            subscribe(group, text, name="j", timeout=60) as watch,
+            plates(group, first, second, replicas=2, keep=16, timeout=60) as (a, b),
+        ):
+            watch.wait_active()
+            gaps = {number: give(a, number, 1).sum() - give(b, number, 2).sum() for number in range(4)}
+            assert events(watch, 2) == [(0, "rose"), (1, "holds")]
+            # These wait for the other stream, whose server may die with them.
+            for number in range(4, 7):
+                give(a, number, 1)
+            kill_servers(group, 0 if of == "first" else 1)
+            for number in range(4, 7):
+                gaps[number] = plate(number, 1).sum() - give(b, number, 2).sum()
+            for number in range(7, 10):
+                gaps[number] = give(a, number, 1).sum() - give(b, number, 2).sum()
+            seen = 1
+            while seen < 9:
+                with watch.next(timeout=60) as event:
+                    assert event.step == seen + 1
+                    assert event.values["gap"] == pytest.approx(gaps[event.step], rel=1e-12)
+                    seen = event.step
+            assert of_name(group, "j")["unknown"] == {}
+            assert of_name(group, "j")["evaluated"] == 10
