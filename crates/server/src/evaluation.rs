@@ -17,4 +17,4 @@ pub(crate) use asking::{Round, StepBlocks};
 pub(crate) use checked::{CheckedText, facts};
 pub(crate) use connections::Connections;
 pub(crate) use job::{Computed, Job};
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Pool, Weight};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Of a processor that others want a thread takes one part of so many: there are several threads, and maybe servers.
 const SHARE: u32 = 64;
-/// A thread rests no longer at a time: its work is done in pieces of a few milliseconds.
-const REST_MAX: Duration = Duration::from_millis(200);
+/// A thread rests no longer at a time: its work is done in pieces of some milliseconds.
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// A thread that computes.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(rest(ms(2), ms(4), false), ms(124), "what was waited counts");
         assert_eq!(rest(ms(2), ms(2), true), ms(126));
         assert_eq!(rest(ms(2), ms(190), true), ms(0), "its low priority was enough");
-        assert_eq!(rest(ms(900), ms(1800), true), REST_MAX);
+        assert_eq!(rest(ms(90), ms(1800), true), REST_MAX);
         assert_eq!((count("0-3,6"), count("0"), count("")), (Some(5), Some(1), None));
         assert_eq!((running("0.5 0.4 0.3 3/812 4711"), running("")), (Some(3), None));
     }

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{Semaphore, oneshot};
 
 /// The lowest priority that there is.
@@ -20,46 +20,71 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: usize,
-    /// How many jobs may be there at once.
+    /// How many jobs may be there at once, and how many light ones.
     room: Semaphore,
+    light_room: Semaphore,
     queue: Arc<Queue>,
+}
+
+/// How much a job has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// So little that threads do it that rest.
+    Light,
+    /// More.
+    Heavy,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: Mutex<Jobs>,
-    changed: Condvar,
-    /// The pool ends.
-    over: Condvar,
+    /// There is a job for threads that do not rest, or the pool ends.
+    any: Condvar,
+    /// There is one for those that do, or the pool ends.
+    light: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
-    waiting: VecDeque<Job>,
+    light: VecDeque<Job>,
+    heavy: VecDeque<Job>,
     are_started: bool,
     is_over: bool,
 }
 
 impl Queue {
-    /// A thread rests, unless the pool ends.
-    fn rest(&self, time: Duration) {
+    /// The next job for a thread that rests until then but for light ones; `None` once the pool ends.
+    fn next(&self, rests_until: Instant) -> Option<Job> {
         let mut jobs = self.jobs.lock();
-        let until = Instant::now() + time;
-        while !jobs.is_over && !time.is_zero() && !self.over.wait_until(&mut jobs, until).timed_out() {}
+        loop {
+            if jobs.is_over {
+                return None;
+            }
+            let rests = Instant::now() < rests_until;
+            let next = jobs.light.pop_front().or_else(|| if rests { None } else { jobs.heavy.pop_front() });
+            if next.is_some() {
+                return next;
+            }
+            match rests {
+                true => drop(self.light.wait_until(&mut jobs, rests_until)),
+                false => self.any.wait(&mut jobs),
+            }
+        }
     }
 }
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({} jobs wait)", self.jobs.lock().waiting.len())
+        let jobs = self.jobs.lock();
+        write!(f, "Queue({} jobs wait, and {} light ones)", jobs.heavy.len(), jobs.light.len())
     }
 }
 
 impl Pool {
     /// So many threads. With none, each job is done where it is asked for.
     pub(crate) fn new(threads: usize) -> Pool {
-        let room = Semaphore::new(threads.max(1) * JOBS_A_THREAD);
-        Pool { threads, room, queue: Arc::default() }
+        let room = || Semaphore::new(threads.max(1) * JOBS_A_THREAD);
+        Pool { threads, room: room(), light_room: room(), queue: Arc::default() }
     }
 
     /// How many jobs are worth being there at once.
@@ -68,25 +93,36 @@ impl Pool {
     }
 
     /// Has something computed. Waits until it is; what is given up meanwhile is computed all the same, if it has begun.
-    pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        weight: Weight,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         if self.threads == 0 {
             return Ok(job());
         }
         let failed = || Error::internal("an evaluation panicked");
-        let _place = self.room.acquire().await.map_err(|_| failed())?;
+        let room = if weight == Weight::Light { &self.light_room } else { &self.room };
+        let _place = room.acquire().await.map_err(|_| failed())?;
         let (done, result) = oneshot::channel();
-        self.push(Box::new(move || drop(done.send(job()))));
+        self.push(weight, Box::new(move || drop(done.send(job()))));
         result.await.map_err(|_| failed())
     }
 
-    fn push(&self, job: Job) {
+    fn push(&self, weight: Weight, job: Job) {
         let mut jobs = self.queue.jobs.lock();
-        jobs.waiting.push_back(job);
+        match weight {
+            Weight::Light => jobs.light.push_back(job),
+            Weight::Heavy => jobs.heavy.push_back(job),
+        }
         if !std::mem::replace(&mut jobs.are_started, true) {
             (0..self.threads).for_each(|_| self.start_thread());
         }
         drop(jobs);
-        self.queue.changed.notify_one();
+        self.queue.any.notify_one();
+        if weight == Weight::Light {
+            self.queue.light.notify_one();
+        }
     }
 
     fn start_thread(&self) {
@@ -102,10 +138,11 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut jobs = self.queue.jobs.lock();
         jobs.is_over = true;
-        jobs.waiting.clear();
+        jobs.light.clear();
+        jobs.heavy.clear();
         drop(jobs);
-        self.queue.changed.notify_all();
-        self.queue.over.notify_all();
+        self.queue.any.notify_all();
+        self.queue.light.notify_all();
     }
 }
 
@@ -114,29 +151,18 @@ fn work(queue: &Queue) {
     if let Err(error) = rustix::process::setpriority_process(Some(this), NICE) {
         tracing::info!("evaluations run with the priority of the server: {error}");
     }
-    loop {
-        let job = {
-            let mut jobs = queue.jobs.lock();
-            loop {
-                if jobs.is_over {
-                    return;
-                }
-                match jobs.waiting.pop_front() {
-                    Some(job) => break job,
-                    None => queue.changed.wait(&mut jobs),
-                }
-            }
-        };
+    let mut rests_until = Instant::now();
+    while let Some(job) = queue.next(rests_until) {
         let manners = Manners::begin();
         // Whoever waits for it hears that it has failed: the thread goes on.
         let _ = catch_unwind(AssertUnwindSafe(job));
-        let rest = manners.rest();
-        queue.rest(rest);
+        rests_until = rests_until.max(Instant::now()) + manners.rest();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Weight::Heavy;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -152,16 +178,35 @@ mod tests {
                 rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap()
             }
         };
-        let (first, second) = tokio::join!(pool.run(meet(together.clone())), pool.run(meet(together)));
+        let (first, second) =
+            tokio::join!(pool.run(Heavy, meet(together.clone())), pool.run(Heavy, meet(together)));
         assert_eq!((first.unwrap(), second.unwrap()), (NICE, NICE));
         let panics = |_: ()| -> u32 { std::panic::resume_unwind(Box::new("as it should")) };
-        assert!(pool.run(move || panics(())).await.is_err());
+        assert!(pool.run(Heavy, move || panics(())).await.is_err());
         let mut all = tokio::task::JoinSet::new();
         for number in 0..100 {
             let pool = pool.clone();
-            all.spawn(async move { pool.run(move || number).await.unwrap() });
+            all.spawn(async move { pool.run(Heavy, move || number).await.unwrap() });
         }
         assert_eq!(all.join_all().await.into_iter().sum::<i32>(), 4950);
-        assert_eq!(Pool::new(0).run(|| 3).await, Ok(3), "without threads at once");
+        assert_eq!(Pool::new(0).run(Heavy, || 3).await, Ok(3), "without threads at once");
+    }
+
+    #[test]
+    fn a_thread_that_rests_does_light_jobs_alone() {
+        let queue = Queue::default();
+        let done = Arc::new(AtomicUsize::new(0));
+        let job = |number: usize| {
+            let done = done.clone();
+            Box::new(move || done.store(number, Ordering::SeqCst)) as Job
+        };
+        queue.jobs.lock().heavy.push_back(job(1));
+        queue.jobs.lock().light.push_back(job(2));
+        let rests = Instant::now() + std::time::Duration::from_millis(50);
+        queue.next(rests).unwrap()();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+        // The heavy one waits until the thread has rested.
+        queue.next(rests).unwrap()();
+        assert!(done.load(Ordering::SeqCst) == 1 && Instant::now() >= rests);
     }
 }

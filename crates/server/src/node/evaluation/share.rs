@@ -2,7 +2,7 @@
 
 use super::super::Node;
 use super::bytes::Bytes;
-use crate::evaluation::{CheckedText, Computed, Job};
+use crate::evaluation::{CheckedText, Computed, Job, Weight};
 use forebay_core::selection::Selection;
 use forebay_core::{Error, Result};
 use forebay_query::Plan;
@@ -18,6 +18,8 @@ use tokio::task::JoinSet;
 /// How many bytes are copied for one job, of elements that lie in several blocks or on other servers.
 const COPIED_BYTES: u64 = 8 << 20;
 
+/// With so many elements a thread computes that rests for others' sake.
+const LIGHT_MAX: u64 = 1 << 14;
 /// How many small jobs are given to a thread together.
 const SMALL_MAX: usize = 256;
 
@@ -145,14 +147,15 @@ impl Node {
     /// Gives all that waits to the threads, together.
     async fn begin_jobs(self: &Arc<Node>, running: &mut Running) -> Result<()> {
         let jobs = std::mem::take(&mut running.small);
-        running.small_elements = 0;
+        let elements = std::mem::take(&mut running.small_elements);
+        let weight = if elements <= LIGHT_MAX { Weight::Light } else { Weight::Heavy };
         if jobs.is_empty() {
             return Ok(());
         }
         running.take_all(self.pool.width() - 1).await?;
         let node = self.clone();
         let run = move || jobs.into_iter().map(Job::run).collect::<Result<Vec<Computed>>>();
-        running.jobs.spawn(async move { node.pool.run(run).await? });
+        running.jobs.spawn(async move { node.pool.run(weight, run).await? });
         Ok(())
     }
 
