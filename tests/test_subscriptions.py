@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from support.children import Child
 from support.commands import run, told
 from support.deaths import kill_servers
-from support.groups import server_numbers, stream_coordinated_by
+from support.groups import is_given_back, server_numbers, stream_coordinated_by
 from support.sessions import consumer, open_ranks, producer
 from support.waiting import wait_until
 
@@ -354,6 +354,33 @@ def test_paused_resumed_and_ended(two: forebay.LocalGroup) -> None:
         assert events(watch, 1) == [(2, "holds")]
         assert [event.step for event in short][:1] == [0]
         wait_until(lambda: [one["name"] for one in admin.subscriptions()] == ["p"])
+
+
+@pytest.mark.parametrize("end", ["limit", "removed"])
+def test_a_step_is_read_longer_than_its_subscription_lives(two: forebay.LocalGroup, end: str) -> None:
+    """Of the last event, too: alone, and beside another subscription that goes on."""
+    limit = 1 if end == "limit" else None
+    with (
+        subscribe(two, "max(s.U) > 0", name="last", limit=limit) as watch,
+        subscribe(two, "max(s.U) > 1e9", name="beside"),
+        simulation(two, size=1, policy="block") as ranks,
+    ):
+        watch.wait_active()
+        put(ranks, 0, field(0))
+        event = watch.next(timeout=20)
+        if end == "removed":
+            watch.remove()
+        wait_until(
+            lambda: [one["name"] for one in forebay.Admin(group=two.path).subscriptions()] == ["beside"]
+        )
+        for number in range(1, 12):
+            put(ranks, number, field(number))
+        np.testing.assert_array_equal(event["U"][...], field(0))
+        event.release()
+        with pytest.raises(forebay.Ended):
+            watch.next(timeout=20)
+        forebay.Admin(group=two.path).remove_subscription("beside")
+    wait_until(lambda: is_given_back(two))
 
 
 # ---- deaths, and servers that come and go ------------------------------------------------------------

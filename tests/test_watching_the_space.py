@@ -115,6 +115,69 @@ def test_what_was_there_before_is_no_event_and_what_is_put_again_is_one(two: for
                 assert nothing_comes(later)
 
 
+def test_who_comes_back_misses_no_event_of_a_step_that_was_put_anew(two: forebay.LocalGroup) -> None:
+    with space(two) as mine, subscribe(two, "max(R) > 0", name="r", keep=True) as watch:
+        watch.wait_active()
+        for number in range(3):
+            mine.put("R", np.full(4, number + 1.0), step=5, replace=True)
+            wait_until(lambda number=number: one(two, "r")["events"] == number + 1)
+        first = watch.next(timeout=20)
+        assert (first.number, watch.next(timeout=20).number) == (1, 2)
+        # It has finished with the first alone.
+        watch.close()
+        with subscribe(two, "max(R) > 0", name="r", keep=True) as again:
+            assert [again.next(timeout=20).values["max(R)"] for _ in range(2)] == [2.0, 3.0]
+
+
+def test_one_that_takes_neighbours_waits_for_them_alone(two: forebay.LocalGroup) -> None:
+    with (
+        space(two) as mine,
+        subscribe(two, "covered(N[0:40])") as part,
+        subscribe(two, "max(gradient_magnitude(N[0:40])) > -1", name="g") as slope,
+    ):
+        part.wait_active()
+        slope.wait_active()
+        put_parts(mine, "N", np.ones(SHAPE), 3, [0, 1])
+        assert events(part, 1) == [3]
+        assert nothing_comes(slope)
+        put_parts(mine, "N", np.ones(SHAPE), 3, [2, 3, 4, 5])
+        wait_until(lambda: one(two, "g")["evaluated"] == 1)
+
+
+def test_a_field_that_is_removed_while_another_is_waited_for(two: forebay.LocalGroup) -> None:
+    """What was removed is not told of; what was put in its place is."""
+    ones = np.ones(SHAPE)
+    with space(two) as mine, subscribe(two, "m = max(P * Q); m > 0") as watch:
+        watch.wait_active()
+        mine.put("P", ones, step=1)
+        put_parts(mine, "Q", ones, 1, [0, 1, 2])
+        assert nothing_comes(watch)
+        mine.remove("P", step=1)
+        put_parts(mine, "Q", ones, 1, [3, 4, 5])
+        assert nothing_comes(watch)
+        mine.put("P", 3 * ones, step=1)
+        assert watch.next(timeout=20).values["m"] == 3
+        assert nothing_comes(watch)
+
+
+def test_steps_in_any_order_are_one_episode(two: forebay.LocalGroup) -> None:
+    """Functions of time count evaluations."""
+    with (
+        space(two) as mine,
+        subscribe(two, "max(O) > 0", on="rise") as rise,
+        subscribe(two, "max(O) > 0 for 3 steps", on="rise") as third,
+    ):
+        rise.wait_active()
+        third.wait_active()
+        for step in (9, 4, 7, 1):
+            mine.put("O", np.ones(3), step=step)
+            wait_until(
+                lambda step=step: forebay.Admin(group=two.path).subscriptions()[0]["last_step"] == step
+            )
+        assert (events(rise, 1), events(third, 1)) == ([9], [7])
+        assert nothing_comes(rise)
+
+
 def test_several_fields_meet_at_their_step(three: forebay.LocalGroup) -> None:
     """In one expression, at every second step; some come late or never."""
     u, v = reference(SHAPE, "f8"), reference(SHAPE, "f4", 1)
@@ -136,6 +199,7 @@ def test_what_does_not_fit_is_told_and_refused(two: forebay.LocalGroup) -> None:
     for text, options, why in (
         ("max(s.A) > 0", {}, "names no streams"),
         ("max(A) > 0 for 0.5 time", {}, "no physical time"),
+        ("max(A@1) > 0", {}, "at level 0"),
         ("max(A) > 0", {"keep_around": (1, 1)}, "kept until they are removed"),
         ("1 > 0", {}, "names no field"),
         ("max(A", {}, "expected"),

@@ -82,6 +82,8 @@ pub(crate) struct Subscriptions {
     watches: BTreeMap<AttachmentId, Watch>,
     /// Where each subscriber listens.
     listeners: BTreeMap<AttachmentId, Key>,
+    /// Subscribers whose subscription has ended, and that still have steps of these watches.
+    after_end: BTreeMap<AttachmentId, AttachmentId>,
     /// What is to be evaluated as soon as this event is over.
     work: VecDeque<Work>,
     /// What is to be told of further streams as soon as this event is over.
@@ -204,7 +206,12 @@ impl Subscriptions {
         step: (RunNumber, StepNumber),
         pinned: bool,
     ) {
-        let Some(key) = self.listeners.get(&id).cloned() else { return };
+        let Some(key) = self.listeners.get(&id).cloned() else {
+            if !pinned {
+                self.release_after_end(cx, streams, id, Some(step));
+            }
+            return;
+        };
         let Some(found) = self.coordinated.get_mut(&key) else { return };
         found.on_released(id, step);
         let watch = found.watch;
@@ -217,7 +224,9 @@ impl Subscriptions {
 
     /// A subscriber listens no more.
     pub(crate) fn leave(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, id: AttachmentId) {
-        let Some(key) = self.listeners.remove(&id) else { return };
+        let Some(key) = self.listeners.remove(&id) else {
+            return self.release_after_end(cx, streams, id, None);
+        };
         let Some(found) = self.coordinated.get_mut(&key) else { return };
         found.remove_listener(id, cx.server.environment.now());
         let watch = found.watch;
@@ -325,6 +334,11 @@ impl Subscriptions {
     fn end(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, key: &Key, why: &str) {
         let Some(subscription) = self.coordinated.remove(key) else { return };
         let error = Error::new(ErrorKind::Ended, why.to_owned());
+        let watch = self.watches.get(&subscription.watch);
+        let reads = |id: &AttachmentId| watch.is_some_and(|watch| !watch.held_for(*id).is_empty());
+        let still: Vec<AttachmentId> =
+            subscription.listeners().map(|(id, _)| *id).filter(|id| reads(id)).collect();
+        self.after_end.extend(still.into_iter().map(|id| (id, subscription.watch)));
         for (id, listener) in subscription.listeners() {
             self.listeners.remove(id);
             listener.tell_ended(cx, *id, error.clone());
@@ -338,6 +352,27 @@ impl Subscriptions {
     pub(crate) fn knows(&self, stream: &str, name: &str) -> bool {
         let key = (stream.to_owned(), name.to_owned());
         self.coordinated.contains_key(&key) || self.copies.known.contains_key(&key)
+    }
+
+    /// A subscriber whose subscription has ended has finished with a step, or with all.
+    fn release_after_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        id: AttachmentId,
+        step: Option<(RunNumber, StepNumber)>,
+    ) {
+        let Some(watch) = self.after_end.get(&id).copied() else { return };
+        let held = self.watches.get(&watch).map(|watch| watch.held_for(id)).unwrap_or_default();
+        let (finished, left): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|held| step.is_none_or(|step| step == *held));
+        for step in finished {
+            self.let_go(streams, watch, |watch| watch.end_listening(step, id));
+        }
+        if left.is_empty() {
+            self.after_end.remove(&id);
+        }
+        self.end_unused(cx, streams, watch);
     }
 
     /// What must hold after each event.
@@ -358,7 +393,7 @@ impl Subscriptions {
             }) {
                 return Err(format!("subscription '{name}' is told of steps, and is not there"));
             }
-            if watch.users.is_empty() {
+            if watch.users.is_empty() && !watch.is_read() {
                 return Err("steps are watched for nobody".to_owned());
             }
             watch.sanity_check()?;

@@ -1,7 +1,7 @@
 //! What is asked for.
 
 use crate::schema::{SPACE, Schema};
-use crate::syntax::{Duration, Syntax};
+use crate::syntax::{Duration, Level, Syntax};
 use crate::time::Turn;
 use forebay_core::ids::{Timestamp, check_name};
 use forebay_core::{Error, Result};
@@ -174,6 +174,12 @@ impl Definition {
         let fail = |text: String| Err(Error::invalid(text));
         if let Some(field) = syntax.fields().iter().find(|field| field.stream.is_some()) {
             return fail(format!("field '{}': what is watched in the space names no streams", field.name));
+        }
+        if let Some(field) = syntax.fields().iter().find(|field| field.level != Level::One(0)) {
+            return fail(format!(
+                "field '{}': what is watched in the space is watched at level 0",
+                field.name
+            ));
         }
         if syntax.fields().is_empty() {
             return fail("nothing is watched: the text names no field".to_owned());

@@ -56,13 +56,13 @@ pub struct Settled {
 
 impl State {
     /// What is remembered as a step of a run is evaluated with this plan: what came at or after it is forgotten, if a run has gone
-    /// back, and all is if the plan is another one.
+    /// back, and all is if the plan is another one. The space has no runs, which is run 0, and its steps come in any order.
     pub fn watch_for(&self, plan: &Plan, run: RunNumber, step: StepNumber) -> WatchState {
         let mut watch = match &self.watch {
             Some(watch) if watch.fits(plan) => watch.clone(),
             _ => WatchState::new(plan),
         };
-        if self.last.is_some_and(|(last_run, last)| run != last_run || step <= last) {
+        if run != 0 && self.last.is_some_and(|(last_run, last)| run != last_run || step <= last) {
             watch.forget_from(step);
         }
         watch

@@ -27,6 +27,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tree::check_size;
 
 /// How often a round is asked that loses a server, before its answers are not known.
 const ATTEMPTS: u32 = 5;
@@ -52,7 +53,8 @@ impl Node {
             Message::Inquire { token, inquiry } => {
                 let Some(node) = self.me.upgrade() else { return };
                 tokio::spawn(async move {
-                    let result = Box::new(node.answer_inquiry(*inquiry, None).await);
+                    let answers = node.answer_inquiry(*inquiry, None).await;
+                    let result = Box::new(answers.and_then(|answers| check_size(&answers).map(|()| answers)));
                     let mut state = node.state.lock();
                     node.tell(&mut state, from, Message::Answers { token, result });
                     node.drain(&mut state);

@@ -85,6 +85,14 @@ impl Node {
             found.completion.push(description);
             found.fields.push(FieldReport::new(field, blocks.into_values().collect()));
         }
+        // While one field was waited for, another may have been removed.
+        if order.fields.len() > 1 {
+            for (name, description) in order.fields.iter().zip(&found.completion) {
+                if self.described(name, order.step, Duration::ZERO).await?.0 != *description {
+                    return Err(put_anew());
+                }
+            }
+        }
         Ok(Some(found))
     }
 

@@ -45,8 +45,12 @@ impl Node {
                 state.subscriptions.on_keep(stream, *copy);
                 self.tell(state, from, Message::Kept { token });
             }
-            Message::Progress { token, stream, all } => {
+            Message::Progress { token, stream, all, completed } => {
                 state.subscriptions.on_progress(&stream, all);
+                if let Some((attachment, step, completion)) = completed {
+                    let steps = vec![(step, completion)];
+                    state.subscriptions.on_completed(attachment, steps, false);
+                }
                 self.tell(state, from, Message::Kept { token });
             }
             Message::Kept { token } => {
@@ -60,11 +64,15 @@ impl Node {
             Message::Watching { token } => {
                 self.with_subscriptions(state, |all, cx, _| all.on_watching(cx, from, token));
             }
-            Message::Known { field, steps } => {
-                self.with_subscriptions(state, |all, cx, _| all.on_known(cx, from, &field, &steps));
+            Message::Known { token, field, steps } => {
+                self.with_subscriptions(state, |all, cx, _| all.on_known(cx, (from, token), &field, &steps));
             }
-            Message::Completed { attachment, steps, is_ready } => {
+            Message::Gone { field, step, description } => {
+                self.with_subscriptions(state, |all, cx, _| all.on_gone(cx, (&field, step), description));
+            }
+            Message::Completed { token, attachment, steps, is_ready } => {
                 state.subscriptions.on_completed(attachment, steps, is_ready);
+                self.tell(state, from, Message::Kept { token });
             }
             Message::TakeOverCompleted { epoch, attachment, steps, is_ready } => {
                 if self.elsewhere(state, epoch, SPACE).is_none() {
@@ -153,8 +161,38 @@ impl Node {
     }
 }
 
+/// How many aggregates are asked together: an inquiry numbers its questions in 16 bits.
+const ASKED_TOGETHER: usize = 60_000;
+
 /// Evaluates texts at a step, of which these are the reports of all streams, the first one first.
-async fn evaluated(node: &Arc<Node>, reports: &[&StepReport], due: Vec<Due>, began: Duration) -> Vec<Done> {
+async fn evaluated(
+    node: &Arc<Node>,
+    reports: &[&StepReport],
+    mut due: Vec<Due>,
+    began: Duration,
+) -> Vec<Done> {
+    let mut done = Vec::with_capacity(due.len());
+    while !due.is_empty() {
+        let mut aggregates = 0;
+        let fits = |due: &&Due| {
+            aggregates += 1 + due.text.plan.aggregates.len();
+            aggregates <= ASKED_TOGETHER
+        };
+        let together = due.iter().take_while(fits).count().max(1);
+        let later = due.split_off(together);
+        done.extend(evaluated_together(node, reports, due, began).await);
+        due = later;
+    }
+    done
+}
+
+/// The same, of so few that one inquiry asks for all.
+async fn evaluated_together(
+    node: &Arc<Node>,
+    reports: &[&StepReport],
+    due: Vec<Due>,
+    began: Duration,
+) -> Vec<Done> {
     let Some(report) = reports.first() else { return Vec::new() };
     let root = due.first().map_or(0, |due| hash_name(&due.name));
     let (mut evaluating, mut whose) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));

@@ -66,8 +66,9 @@ impl Session {
                 tokio::time::sleep(LOOKED_AT).await;
             }
         };
-        let _ = timeout(self.client.patience, fed).await;
-        if self.agreed(&stream, |stream| stream.is_start_agreed(id)).await {
+        if timeout(self.client.patience, fed).await.is_ok()
+            && self.agreed(&stream, |stream| stream.is_start_agreed(id)).await
+        {
             let mut state = node.state.lock();
             let of_its_own = state.subscriptions.start_of(&stream, &name);
             let from = of_its_own.or_else(|| node.coordinator(&mut state, &stream).active_from(id));

@@ -5,7 +5,7 @@ use super::readers::Leases;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
 use forebay_query::Syntax;
 use forebay_query::subscription::Definition;
-use forebay_query::syntax::FieldUse;
+use forebay_query::syntax::{FieldUse, Node};
 use forebay_wire::subscription::Completion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) struct Arrays {
     every: u32,
     /// Which elements of which fields must be there.
     pub(super) places: Vec<FieldUse>,
+    /// The text, if it takes neighbours of them: such a one shares this with the same alone.
+    pub(super) text: Option<String>,
     pub(super) completed: Completed,
     /// Servers that have not told yet what they know, and the questions' tokens: what they tell until then was there before.
     pub(super) awaited: BTreeMap<ServerId, u64>,
@@ -72,10 +74,18 @@ pub(super) enum Outcome {
 impl Arrays {
     /// For a subscription like this one.
     pub(super) fn new(definition: &Definition, completed: Completed) -> Arrays {
-        let places = Syntax::parse(&definition.text).map(|syntax| syntax.places()).unwrap_or_default();
+        let syntax = Syntax::parse(&definition.text).ok();
+        let places = syntax.as_ref().map(|syntax| syntax.places()).unwrap_or_default();
+        let takes_neighbours = syntax.is_some_and(|syntax| takes_neighbours(&syntax));
+        let text = takes_neighbours.then(|| definition.text.clone());
         let fields: BTreeSet<String> = places.iter().map(|place| place.name.clone()).collect();
         let fields = fields.into_iter().collect();
-        Arrays { fields, every: definition.every, places, completed, ..Arrays::default() }
+        Arrays { fields, every: definition.every, places, text, completed, ..Arrays::default() }
+    }
+
+    /// Whether who waits for the same as another one may share this.
+    pub(super) fn is_same(&self, other: &Arrays) -> bool {
+        self.places == other.places && self.text == other.text
     }
 
     /// A server tells of a step: it is looked for, unless it is known already.
@@ -92,7 +102,21 @@ impl Arrays {
             return;
         }
         let is_first = self.awaited.contains_key(&from);
-        self.wait(step, is_first);
+        if self.waits.insert(step) {
+            // Before those that were looked for already, and did not come.
+            self.waiting.push_front((step, is_first));
+        }
+    }
+
+    /// A field is removed at a step: what was told of it until then is looked for no more.
+    pub(super) fn note_gone(&mut self, step: StepNumber, description: DescriptionNumber) {
+        let is_later = |search: &Search| search.news.iter().any(|news| *news > description);
+        if self.searches.get(&step).is_some_and(|search| !is_later(search)) {
+            self.searches.remove(&step);
+        }
+        if self.waits.remove(&step) {
+            self.waiting.retain(|(waiting, _)| *waiting != step);
+        }
     }
 
     fn wait(&mut self, step: StepNumber, is_first: bool) {
@@ -156,6 +180,8 @@ impl Arrays {
                 self.completed.insert(step, completion);
                 Outcome::Nothing
             }
+            // Something of it was put anew meanwhile: it is looked for again.
+            Some(_) if is_news => Outcome::Nothing,
             Some((completion, leases)) if !self.completed.has(step, &completion) => {
                 self.found.insert(step, Found { completion, _leases: leases });
                 Outcome::Evaluate
@@ -185,6 +211,13 @@ impl Arrays {
     }
 }
 
+/// Whether a text names a function that takes neighbours of elements.
+fn takes_neighbours(syntax: &Syntax) -> bool {
+    const STENCILS: [&str; 5] =
+        ["gradient", "gradient_magnitude", "laplacian", "divergence", "curl_magnitude"];
+    syntax.nodes().any(|(_, node)| matches!(node, Node::Call(name, _) if STENCILS.contains(&&name[..])))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,9 +242,9 @@ mod tests {
         arrays.note(S, 4, 11);
         arrays.awaited.clear();
         assert!(!arrays.becomes_ready(), "what is there was not looked at");
-        assert_eq!((begin(&mut arrays, 1), begin(&mut arrays, 2)), (3, 4));
-        assert_eq!(arrays.end((3, 1), found(vec![10])), Outcome::Nothing);
-        assert_eq!(arrays.end((4, 2), None), Outcome::Nothing, "not complete");
+        assert_eq!((begin(&mut arrays, 1), begin(&mut arrays, 2)), (4, 3));
+        assert_eq!(arrays.end((3, 2), found(vec![10])), Outcome::Nothing);
+        assert_eq!(arrays.end((4, 1), None), Outcome::Nothing, "not complete");
         assert!(arrays.becomes_ready() && !arrays.becomes_ready());
         arrays.note(S, 3, 10);
         assert!(arrays.next().is_none(), "it is known");
@@ -238,13 +271,28 @@ mod tests {
         arrays.note(S, 2, 20);
         begin(&mut arrays, 2);
         arrays.note(S, 2, 21);
-        assert_eq!(arrays.end((2, 2), found(vec![20])), Outcome::Evaluate);
-        assert!(arrays.has_waiting() && arrays.next().is_none(), "once it was evaluated");
-        arrays.complete(2);
+        assert_eq!(arrays.end((2, 2), found(vec![20])), Outcome::Nothing, "it is another one by now");
         assert_eq!(begin(&mut arrays, 3), 2);
         arrays.put_back();
         assert_eq!(arrays.searching(), 0);
         assert_eq!(begin(&mut arrays, 4), 2);
         assert_eq!(arrays.end((2, 3), found(vec![21])), Outcome::Nothing, "a search that was given up");
+    }
+
+    #[test]
+    fn what_is_removed_is_looked_for_no_more_and_what_is_new_goes_first() {
+        let mut arrays = Arrays::default();
+        for step in 1..4 {
+            arrays.note(S, step, u128::from(step) * 10);
+        }
+        assert_eq!(begin(&mut arrays, 1), 3, "the newest");
+        arrays.note_gone(3, 30);
+        assert_eq!(arrays.searching(), 0);
+        arrays.note_gone(2, 20);
+        assert_eq!(begin(&mut arrays, 2), 1);
+        arrays.note(S, 1, 11);
+        arrays.note_gone(1, 10);
+        assert_eq!(arrays.searching(), 1, "it was put anew");
+        assert!(!arrays.has_waiting());
     }
 }

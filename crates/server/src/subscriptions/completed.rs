@@ -32,7 +32,12 @@ impl Completed {
 
     /// What another server has kept, too.
     pub(super) fn extend(&mut self, steps: Vec<(StepNumber, Completion)>, is_ready: bool) {
-        steps.into_iter().for_each(|(step, completion)| self.insert(step, completion));
+        for (step, completion) in steps {
+            // Descriptions grow.
+            if self.known.get(&step).is_none_or(|known| *known < completion) {
+                self.insert(step, completion);
+            }
+        }
         self.is_ready |= is_ready;
     }
 

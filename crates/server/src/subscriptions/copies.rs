@@ -29,6 +29,8 @@ pub(super) struct Waiting {
 pub(super) enum About {
     /// All of a subscription.
     Subscription(Key),
+    /// When what a watch watches in the space was complete.
+    Completed(AttachmentId),
     /// What came of a step of a watch, that is let go of then.
     Step(AttachmentId, (RunNumber, StepNumber)),
 }

@@ -5,7 +5,7 @@ use super::copies::Key;
 use super::needs::whole_fields;
 use super::partner::Joined;
 use super::subscription::about;
-use super::watch::Holder;
+use super::watch::{Holder, Watch};
 use super::work::{Done, Due, ProgressOf, Work};
 use crate::context::Context;
 use crate::streams::users::{StreamEvent, StreamUser, Streams};
@@ -60,6 +60,8 @@ impl Subscriptions {
         error: &Error,
     ) {
         let Some(watch) = self.watches.remove(&id) else { return };
+        streams.detach(&watch.stream, id);
+        self.after_end.retain(|_, of| *of != id);
         tracing::info!("subscriptions of stream '{}' attach anew: {error}", watch.stream);
         let needs = whole_fields(watch.needs.clone());
         let again = AttachmentId(cx.server.unique());
@@ -191,22 +193,21 @@ impl Subscriptions {
             let found = self.coordinated.get(&key).filter(|found| found.creation == done.creation);
             if found.is_some() {
                 progress.extend(self.settle_one(cx, &key, report, done));
-                self.let_partners_go(cx, &key, step.1);
             }
         }
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.note_recent(step);
         }
-        if stream == SPACE {
-            return self.end_evaluating_in_space(cx, streams, (id, step), &progress);
+        for told in progress.iter().filter(|told| told.event.is_some()) {
+            let run_at = self.pipelines.iter().filter(|((of, name), _)| *of == stream && *name == told.name);
+            run_at.for_each(|(_, pipeline)| streams.choose(&stream, *pipeline, step));
         }
-        self.tell_progress(cx, (id, step), &stream, progress.iter());
+        if self.watches.get(&id).is_some_and(Watch::tells_once_kept) {
+            return self.tell_once_kept(cx, streams, (id, step), &progress);
+        }
+        self.tell_progress(cx, (id, step), (&stream, None), progress.iter());
         for told in progress {
             let key = (stream.clone(), told.name);
-            if told.event.is_some() {
-                let run_at = self.pipelines.iter().filter(|(of, _)| *of == key);
-                run_at.for_each(|(_, pipeline)| streams.choose(&stream, *pipeline, step));
-            }
             self.deliver(cx, streams, &key);
             self.end_if_over(cx, streams, &key);
         }
@@ -218,43 +219,47 @@ impl Subscriptions {
         self.advance(cx, streams, id);
     }
 
-    /// Texts were evaluated of arrays in the space. Those who listen are told once others know: what is put there has no order of its own,
-    /// so that whoever took this server's place would number events otherwise.
-    fn end_evaluating_in_space(
+    /// Those who listen are told of what came of a step once others know: what is put in the space has no order of its own, and steps of
+    /// further streams are let go of, so that whoever took this server's place before might number events otherwise.
+    fn tell_once_kept(
         &mut self,
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
         (id, step): (AttachmentId, (RunNumber, StepNumber)),
         progress: &[ProgressOf],
     ) {
-        self.note_completed(cx, id, step.1);
-        let others_are_told = self.tell_progress(cx, (id, step), SPACE, progress.iter());
-        self.let_go(streams, id, |watch| {
-            watch.is_telling = true;
-            watch.end(step, &Holder::Evaluation);
-        });
+        let completed = self.take_completed(cx, id, step.1);
+        let Some(watch) = self.watches.get_mut(&id) else { return };
+        watch.is_telling = true;
+        let stream = watch.stream.clone();
+        let others_are_told = self.tell_progress(cx, (id, step), (&stream, completed), progress.iter());
+        self.let_go(streams, id, |watch| watch.end(step, &Holder::Evaluation));
         if !others_are_told {
-            self.tell_of_space(cx, streams, id);
+            self.tell_kept(cx, streams, (id, step));
         }
     }
 
-    /// Others know how far subscriptions of the space have come: those who listen are told, and the next step is evaluated.
-    pub(super) fn tell_of_space(
+    /// Others know what came of a step: those who listen are told, and the next one is evaluated.
+    pub(super) fn tell_kept(
         &mut self,
         cx: &mut Context<'_>,
         streams: &mut dyn Streams,
-        id: AttachmentId,
+        (id, step): (AttachmentId, (RunNumber, StepNumber)),
     ) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         watch.is_telling = false;
+        let stream = watch.stream.clone();
         for name in self.users_of(id) {
-            let key = (SPACE.to_owned(), name);
+            let key = (stream.clone(), name);
             if let Some(found) = self.coordinated.get_mut(&key) {
                 found.may_tell = u64::MAX;
             }
+            self.let_partners_go(cx, &key, step.1);
             self.deliver(cx, streams, &key);
             self.end_if_over(cx, streams, &key);
         }
+        self.release_free(streams, id);
+        self.need_what_plans_need(streams, id);
         self.advance(cx, streams, id);
     }
 
@@ -286,7 +291,7 @@ impl Subscriptions {
         if let Some(keeps) = keeps {
             found.keep_after(keeps.after);
         }
-        if key.0 == SPACE {
+        if self.watches.get(&found.watch).is_some_and(Watch::tells_once_kept) {
             found.may_tell = found.log.last_number();
         }
         if let Some(event) = &event {
@@ -339,7 +344,7 @@ impl Subscriptions {
         if found.are_all_told()
             && let Some(watch) = self.watches.get_mut(&watch)
         {
-            for (run, step, _) in watch.held_for_name(&key.1) {
+            for (run, step, _) in watch.held_for_name(&key.1, &[]) {
                 watch.end((run, step), &Holder::Event(key.1.clone()));
             }
         }

@@ -2,7 +2,8 @@
 
 use super::Subscriptions;
 use super::copies::{About, Key, Waiting};
-use super::watch::Holder;
+use super::subscription::Subscription;
+use super::watch::{Holder, Watch};
 use super::work::ProgressOf;
 use crate::context::Context;
 use crate::streams::users::Streams;
@@ -11,12 +12,15 @@ use forebay_core::seeded::{Bug, seeded};
 use forebay_core::steps::AttachmentId;
 use forebay_core::view::hash_name;
 use forebay_query::SPACE;
+use forebay_wire::frame::encoded_bytes;
 use forebay_wire::peer::subscriptions::Message;
 use forebay_wire::subscription::{Completion, HeldFor, Progress, SubscriptionCopy};
 use std::collections::BTreeSet;
 
 /// How many other servers keep a subscription.
 const HEIRS: usize = 2;
+/// How long a message about what has come of subscriptions may be, in bytes.
+const PART_BYTES: usize = 4 << 20;
 
 impl Subscriptions {
     /// Has other servers keep all of a subscription.
@@ -35,22 +39,34 @@ impl Subscriptions {
         }
     }
 
-    /// Tells others how far subscriptions have come; the step is held until they know. Whether there are others.
+    /// Tells others how far subscriptions have come; the step is held until they know. Whether there are others. What does not fit into
+    /// a message is told in several; that a step of the space is complete with the last.
     pub(super) fn tell_progress<'a>(
         &mut self,
         cx: &mut Context<'_>,
         (watch, step): (AttachmentId, (RunNumber, StepNumber)),
-        stream: &str,
+        (stream, completed): (&str, Option<(AttachmentId, StepNumber, Completion)>),
         progress: impl Iterator<Item = &'a ProgressOf>,
     ) -> bool {
         let of = |told: &ProgressOf| self.progress_of(stream, told);
         let all: Vec<Progress> = progress.filter_map(of).collect();
-        if all.is_empty() || seeded(Bug::KeepsProgressToItself) {
+        if (all.is_empty() && completed.is_none()) || seeded(Bug::KeepsProgressToItself) {
             return false;
         }
         let heirs = self.heirs_of(cx, stream);
-        let make = |token: u64| Message::Progress { token, stream: stream.to_owned(), all: all.clone() };
-        self.tell_heirs(cx, &heirs, About::Step(watch, step), make)
+        let mut are_told = false;
+        let mut parts = in_parts(all).into_iter().peekable();
+        while let Some(all) = parts.next() {
+            let completed = completed.clone().filter(|_| parts.peek().is_none());
+            let make = |token: u64| Message::Progress {
+                token,
+                stream: stream.to_owned(),
+                all: all.clone(),
+                completed: completed.clone(),
+            };
+            are_told |= self.tell_heirs(cx, &heirs, About::Step(watch, step), make);
+        }
+        are_told
     }
 
     fn progress_of(&self, stream: &str, told: &ProgressOf) -> Option<Progress> {
@@ -61,12 +77,13 @@ impl Subscriptions {
             state: found.state.clone(),
             event: told.event.clone(),
             finished: found.finished,
-            held: self.held_by(found.watch, &told.name),
+            held: self.held_by(found, &told.name),
         })
     }
 
-    fn held_by(&self, watch: AttachmentId, name: &str) -> Vec<HeldFor> {
-        let held = self.watches.get(&watch).map(|watch| watch.held_for_name(name)).unwrap_or_default();
+    fn held_by(&self, found: &Subscription, name: &str) -> Vec<HeldFor> {
+        let watch = self.watches.get(&found.watch);
+        let held = watch.map(|watch| watch.held_for_name(name, &found.listener_ids())).unwrap_or_default();
         held.into_iter().map(|(run, step, is_kept)| HeldFor { run, step, is_kept }).collect()
     }
 
@@ -80,11 +97,11 @@ impl Subscriptions {
             finished: found.finished,
             attachment: found.watch,
             needs: self.watches.get(&found.watch)?.needs.clone(),
-            held: self.held_by(found.watch, &key.1),
+            held: self.held_by(found, &key.1),
         })
     }
 
-    fn tell_heirs(
+    pub(super) fn tell_heirs(
         &mut self,
         cx: &mut Context<'_>,
         heirs: &[ServerId],
@@ -108,7 +125,10 @@ impl Subscriptions {
 
     /// Whether those who are to keep a subscription do.
     pub(super) fn is_kept_elsewhere(&self, key: &Key) -> bool {
-        !self.untold.waiting.values().any(|waiting| waiting.about == About::Subscription(key.clone()))
+        let watch = self.coordinated.get(key).map(|found| About::Completed(found.watch));
+        let of_it =
+            |about: &About| *about == About::Subscription(key.clone()) || Some(about) == watch.as_ref();
+        !self.untold.waiting.values().any(|waiting| of_it(&waiting.about))
     }
 
     /// The servers that would take this one's place for a stream. Those that are new are told all of its subscriptions first, and those
@@ -124,10 +144,7 @@ impl Subscriptions {
         }
         let new: Vec<ServerId> = now.difference(&before).copied().collect();
         if stream == SPACE {
-            let all = self.all_completed();
-            for (server, message) in new.iter().flat_map(|server| all.iter().map(move |all| (server, all))) {
-                cx.tell(*server, message.clone());
-            }
+            self.tell_all_completed(cx, &new);
         }
         let keys: Vec<Key> = self.coordinated.keys().filter(|(of, _)| of == stream).cloned().collect();
         for key in keys {
@@ -162,9 +179,10 @@ impl Subscriptions {
         let Some(Waiting { about: About::Step(id, step), .. }) = self.untold.waiting.remove(&token) else {
             return;
         };
+        let is_last = !self.untold.waiting.values().any(|waiting| waiting.about == About::Step(id, step));
         self.let_go(streams, id, |watch| watch.end(step, &Holder::Untold(token)));
-        if self.watches.get(&id).is_some_and(|watch| watch.arrays.is_some()) {
-            self.tell_of_space(cx, streams, id);
+        if is_last && self.watches.get(&id).is_some_and(Watch::tells_once_kept) {
+            self.tell_kept(cx, streams, (id, step));
         }
     }
 
@@ -199,6 +217,23 @@ impl Subscriptions {
         }
         self.tell_new_members(cx);
     }
+}
+
+/// Cut where the next one would make a message too long. One part at least.
+fn in_parts(all: Vec<Progress>) -> Vec<Vec<Progress>> {
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for progress in all {
+        let own = encoded_bytes(&progress).unwrap_or(PART_BYTES);
+        if bytes + own > PART_BYTES && bytes > 0 {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += own;
+        if let Some(part) = parts.last_mut() {
+            part.push(progress);
+        }
+    }
+    parts
 }
 
 /// What this server keeps of others.

@@ -8,7 +8,7 @@ use forebay_query::subscription::Event;
 use forebay_query::value::Unknown;
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A subscriber.
@@ -20,7 +20,7 @@ pub(crate) struct Listener {
     /// The number of the last event that it was told of.
     pub(super) told: u64,
     /// The steps of events with which it has not finished, and the numbers of these.
-    unfinished: BTreeMap<(RunNumber, StepNumber), u64>,
+    unfinished: BTreeMap<(RunNumber, StepNumber), VecDeque<u64>>,
     /// The steps that it holds as it comes.
     held: Vec<HeldStep>,
 }
@@ -29,7 +29,7 @@ impl Listener {
     /// One that holds these steps.
     pub(crate) fn new(outbox: Arc<Outbox>, window: u32, held: Vec<HeldStep>) -> Listener {
         let unfinished =
-            held.iter().filter(|held| !held.pinned).map(|held| ((held.run, held.step), 0)).collect();
+            held.iter().filter(|held| !held.pinned).map(|held| ((held.run, held.step), [0].into())).collect();
         Listener { outbox, window: window.clamp(1, 1024), told: 0, unfinished, held }
     }
 
@@ -46,12 +46,17 @@ impl Listener {
 
     /// Whether it may be told of another event.
     pub(super) fn has_room(&self) -> bool {
-        self.unfinished.len() < self.window as usize
+        self.unfinished.values().map(VecDeque::len).sum::<usize>() < self.window as usize
     }
 
-    /// It has finished with a step: the number of its event.
+    /// It has finished with a step: the number of its event; of the first, if arrays of the space were put anew.
     pub(super) fn note_finished(&mut self, step: (RunNumber, StepNumber)) -> Option<u64> {
-        self.unfinished.remove(&step)
+        let numbers = self.unfinished.get_mut(&step)?;
+        let number = numbers.pop_front();
+        if numbers.is_empty() {
+            self.unfinished.remove(&step);
+        }
+        number
     }
 
     /// Tells it an event, with its step if that is held.
@@ -63,7 +68,7 @@ impl Listener {
         report: Option<Box<StepReport>>,
     ) {
         self.told = event.number;
-        self.unfinished.insert((event.run, event.step), event.number);
+        self.unfinished.entry((event.run, event.step)).or_default().push_back(event.number);
         let event = Box::new(event.clone());
         let told = consumer::Event::Fired { attachment, event, missed, report };
         cx.server.tell_client(&self.outbox, &told);

@@ -44,6 +44,7 @@ pub(crate) struct Leases(pub(crate) Vec<Lease>);
 #[derive(Debug)]
 pub(crate) struct Lease {
     outbox: Arc<Outbox>,
+    waiting: Arc<Waiting>,
     header: Header,
     request: u64,
 }
@@ -79,7 +80,8 @@ impl SpaceReader {
         let (sender, answer) = oneshot::channel();
         self.waiting.lock().as_mut().ok_or_else(has_ended)?.insert(request, sender);
         self.outbox.push(header(request), &Request::Find(Box::new(search)))?;
-        let lease = Lease { outbox: self.outbox.clone(), header: header(0), request };
+        let (outbox, waiting) = (self.outbox.clone(), self.waiting.clone());
+        let lease = Lease { outbox, waiting, header: header(0), request };
         Ok(Asked { lease, answer })
     }
 }
@@ -99,6 +101,8 @@ impl Asked {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // If it is not answered yet.
+        self.waiting.lock().as_mut().and_then(|waiting| waiting.remove(&self.request));
         // Whose connection has ended holds nothing.
         let _ = self.outbox.push(self.header, &Request::Release { request: self.request });
     }

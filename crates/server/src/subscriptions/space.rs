@@ -6,7 +6,7 @@
 use super::Subscriptions;
 use super::arrays::{Arrays, Outcome};
 use super::completed::Completed;
-use super::copies::Key;
+use super::copies::{About, Key};
 use super::search::{FoundArrays, SearchOrder, in_space};
 use crate::context::Context;
 use crate::streams::users::Streams;
@@ -33,6 +33,9 @@ impl Subscriptions {
         self.watched.fields.extend(names.iter().cloned());
         for server in members_there(cx) {
             let token = self.tell_watched(cx, server, names.clone());
+            if !is_ready {
+                self.watched.for_one.insert(token);
+            }
             if let Some(arrays) = self.watches.get_mut(&id).and_then(|watch| watch.arrays.as_mut())
                 && !is_ready
             {
@@ -90,6 +93,7 @@ impl Subscriptions {
                 arrays.awaited.retain(|server, awaited| (*server, *awaited) != (from, token));
             }
         }
+        self.watched.for_one.remove(&token);
         self.look(cx);
     }
 
@@ -97,13 +101,31 @@ impl Subscriptions {
     pub(crate) fn on_known(
         &mut self,
         cx: &mut Context<'_>,
-        from: ServerId,
+        (from, token): (ServerId, u64),
         field: &str,
         steps: &[(StepNumber, DescriptionNumber)],
     ) {
+        let for_one = self.watched.for_one.contains(&token);
         let watching = self.watches.values_mut().filter_map(|watch| watch.arrays.as_mut());
         for arrays in watching.filter(|arrays| arrays.fields.iter().any(|name| name == field)) {
+            if for_one && arrays.awaited.get(&from) != Some(&token) {
+                continue;
+            }
             steps.iter().for_each(|(step, description)| arrays.note(from, *step, *description));
+        }
+        self.look(cx);
+    }
+
+    /// An owner tells of a field that is removed.
+    pub(crate) fn on_gone(
+        &mut self,
+        cx: &mut Context<'_>,
+        (field, step): (&str, StepNumber),
+        description: DescriptionNumber,
+    ) {
+        let watching = self.watches.values_mut().filter_map(|watch| watch.arrays.as_mut());
+        for arrays in watching.filter(|arrays| arrays.fields.iter().any(|name| name == field)) {
+            arrays.note_gone(step, description);
         }
         self.look(cx);
     }
@@ -136,7 +158,7 @@ impl Subscriptions {
             }
         }
         for id in ready {
-            self.tell_completed(cx, id, None);
+            self.tell_completed(cx, id);
         }
     }
 
@@ -201,28 +223,25 @@ impl Subscriptions {
         self.look(cx);
     }
 
-    /// A step of the space was evaluated: whoever takes this server's place must know that it was.
-    pub(super) fn note_completed(&mut self, cx: &mut Context<'_>, id: AttachmentId, step: StepNumber) {
-        let arrays = self.watches.get_mut(&id).and_then(|watch| watch.arrays.as_mut());
-        if let Some(completion) = arrays.and_then(|arrays| arrays.complete(step)) {
-            self.tell_completed(cx, id, Some((step, completion)));
-        }
-        self.look(cx);
-    }
-
-    /// Tells those who keep subscriptions of the space when one of a watch was complete: at this step, or all that is known.
-    pub(super) fn tell_completed(
+    /// A step of the space was evaluated: what whoever takes this server's place must know of that.
+    pub(super) fn take_completed(
         &mut self,
         cx: &mut Context<'_>,
         id: AttachmentId,
-        one: Option<(StepNumber, Completion)>,
-    ) {
-        for server in self.heirs_of(cx, SPACE) {
-            let Some(completed) = self.completed_of(id) else { return };
-            let (is_ready, steps) = (completed.is_ready, one.clone().map(|one| vec![one]));
-            let steps = steps.unwrap_or_else(|| completed.steps());
-            cx.tell(server, Message::Completed { attachment: id, steps, is_ready });
-        }
+        step: StepNumber,
+    ) -> Option<(AttachmentId, StepNumber, Completion)> {
+        let completion = self.watches.get_mut(&id)?.arrays.as_mut()?.complete(step)?;
+        self.look(cx);
+        Some((id, step, completion))
+    }
+
+    /// Tells those who keep subscriptions of the space when what a watch watches was complete.
+    pub(super) fn tell_completed(&mut self, cx: &mut Context<'_>, id: AttachmentId) {
+        let heirs = self.heirs_of(cx, SPACE);
+        let Some(completed) = self.completed_of(id).cloned() else { return };
+        let (steps, is_ready) = (completed.steps(), completed.is_ready);
+        let make = |token: u64| Message::Completed { token, attachment: id, steps: steps.clone(), is_ready };
+        self.tell_heirs(cx, &heirs, About::Completed(id), make);
     }
 
     /// What is known of when what a watch watches in the space was complete.
@@ -230,14 +249,17 @@ impl Subscriptions {
         Some(&self.watches.get(&id)?.arrays.as_ref()?.completed)
     }
 
-    /// All of it of all watches, for who is to keep it.
-    pub(super) fn all_completed(&self) -> Vec<Message> {
-        let of = |id: &AttachmentId| {
-            let completed = self.completed_of(*id)?;
+    /// Tells servers that have come to keep subscriptions of the space all of that.
+    pub(super) fn tell_all_completed(&mut self, cx: &mut Context<'_>, servers: &[ServerId]) {
+        let of_space = self.watches.iter().filter(|(_, watch)| watch.arrays.is_some());
+        let ids: Vec<AttachmentId> = of_space.map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(completed) = self.completed_of(id).cloned() else { continue };
             let (steps, is_ready) = (completed.steps(), completed.is_ready);
-            Some(Message::Completed { attachment: *id, steps, is_ready })
-        };
-        self.watches.keys().filter_map(of).collect()
+            let make =
+                |token: u64| Message::Completed { token, attachment: id, steps: steps.clone(), is_ready };
+            self.tell_heirs(cx, servers, About::Completed(id), make);
+        }
     }
 
     /// Whether it is known what was there before a subscription was made.

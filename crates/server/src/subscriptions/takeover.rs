@@ -58,12 +58,12 @@ impl Subscriptions {
         let mut completed = std::mem::take(&mut self.inherited_completed);
         for ((stream, id), copies) in watches {
             self.go_on(cx, streams, (&stream, id), copies);
-            let watch = self.watches.get(&id).filter(|watch| watch.stream == SPACE);
+            let watch = self.watches.get(&id).filter(|watch| watch.stream == SPACE && watch.arrays.is_none());
             let user = watch.and_then(|watch| watch.users.first()).cloned();
             if let Some(found) = user.and_then(|name| self.coordinated.get(&(stream, name))) {
                 let arrays = Arrays::new(&found.definition, completed.remove(&id).unwrap_or_default());
                 self.watch_space(cx, id, arrays);
-                self.tell_completed(cx, id, None);
+                self.tell_completed(cx, id);
             }
         }
     }
@@ -96,7 +96,10 @@ impl Subscriptions {
         }
         let needs = copies.first().map_or(Needs::all(1), |copy| copy.needs.clone());
         let joins = copies.iter().any(|copy| copy.definition.check().is_ok_and(|streams| streams.len() > 1));
-        if let Err(error) = self.attach(cx, streams, (stream, id, joins), needs, (start, held)) {
+        // Some of its subscriptions may have been told of before.
+        if !self.watches.contains_key(&id)
+            && let Err(error) = self.attach(cx, streams, (stream, id, joins), needs, (start, held))
+        {
             tracing::warn!("subscriptions of stream '{stream}' are given up: {error}");
             return;
         }

@@ -175,17 +175,32 @@ impl Watch {
         of.map(|(step, _)| *step).collect()
     }
 
+    /// Whether a subscriber has one of its steps.
+    pub(super) fn is_read(&self) -> bool {
+        self.held.values().any(|held| held.by.iter().any(|by| matches!(by, Holder::Listener(_))))
+    }
+
+    /// Whether those who listen are told of what comes of a step once other servers know.
+    pub(super) fn tells_once_kept(&self) -> bool {
+        self.joins || self.arrays.is_some()
+    }
+
     /// Whether a step is held.
     pub(super) fn holds(&self, step: (RunNumber, StepNumber)) -> bool {
         self.held.contains_key(&step)
     }
 
-    /// The steps that are held for a subscription, and whether it keeps them.
-    pub(super) fn held_for_name(&self, name: &str) -> Vec<(RunNumber, StepNumber, bool)> {
+    /// The steps that are held for a subscription, or for these who listen to it, and whether it keeps them.
+    pub(super) fn held_for_name(
+        &self,
+        name: &str,
+        listeners: &[AttachmentId],
+    ) -> Vec<(RunNumber, StepNumber, bool)> {
         let (kept, event) = (Holder::Kept(name.to_owned()), Holder::Event(name.to_owned()));
         let of = |(step, held): (&(RunNumber, StepNumber), &Held)| {
             let is_kept = held.by.contains(&kept);
-            (is_kept || held.by.contains(&event)).then_some((step.0, step.1, is_kept))
+            let is_read = || listeners.iter().any(|id| held.by.contains(&Holder::Listener(*id)));
+            (is_kept || held.by.contains(&event) || is_read()).then_some((step.0, step.1, is_kept))
         };
         self.held.iter().filter_map(of).collect()
     }

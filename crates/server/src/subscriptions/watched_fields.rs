@@ -10,4 +10,6 @@ pub(super) struct WatchedFields {
     pub(super) fields: BTreeSet<String>,
     /// Those who know.
     pub(super) servers: BTreeSet<ServerId>,
+    /// The questions that were asked for one watch that is new.
+    pub(super) for_one: BTreeSet<u64>,
 }

@@ -56,7 +56,7 @@ impl Subscriptions {
     ) -> Result<AttachmentId> {
         let arrays = Arrays::new(definition, Completed::default());
         let fits = |watch: &Watch| {
-            watch.needs == needs && watch.arrays.as_ref().is_some_and(|known| known.places == arrays.places)
+            watch.needs == needs && watch.arrays.as_ref().is_some_and(|known| known.is_same(&arrays))
         };
         if let Some((id, watch)) = self.watches.iter_mut().find(|(_, watch)| fits(watch)) {
             watch.users.insert(definition.name.clone());
@@ -115,7 +115,7 @@ impl Subscriptions {
         }
     }
 
-    /// A subscription is told of a watch's steps no more; a watch without subscriptions ends.
+    /// A subscription is told of a watch's steps no more.
     pub(super) fn leave_watch(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,12 +125,17 @@ impl Subscriptions {
     ) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         watch.remove_user(name);
-        if watch.users.is_empty() {
+        self.release_free(streams, id);
+        self.end_unused(cx, streams, id);
+    }
+
+    /// A watch ends that has no subscription, and of which no subscriber has a step.
+    pub(super) fn end_unused(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, id: AttachmentId) {
+        let is_unused = |watch: &&Watch| watch.users.is_empty() && !watch.is_read();
+        if let Some(watch) = self.watches.get(&id).filter(is_unused) {
             streams.detach(&watch.stream, id);
             self.watches.remove(&id);
             self.stop_watching_space(cx);
-        } else {
-            self.release_free(streams, id);
         }
     }
 

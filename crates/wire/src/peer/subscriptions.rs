@@ -26,9 +26,13 @@ pub enum Message {
         stream: String,
         /// The subscriptions.
         all: Vec<Progress>,
+        /// In the space: through which attachment it is watched, the step that was complete, and what tells that from other times.
+        completed: Option<(AttachmentId, StepNumber, Completion)>,
     },
-    /// What is watched in the space was complete at these steps. Goes before the `Progress` of subscriptions. Not answered.
+    /// What is watched in the space was complete at these steps. Answer: `Kept`.
     Completed {
+        /// Ties the answer to it.
+        token: u64,
         /// Through which attachment it is watched.
         attachment: AttachmentId,
         /// The steps, each with what tells this completion from others of it.
@@ -53,12 +57,23 @@ pub enum Message {
     },
     /// To a server that watches the space: blocks of this field were registered at these steps.
     Known {
+        /// Of the question that this answers; 0 of what has just been registered.
+        token: u64,
         /// The field's name.
         field: String,
         /// The steps, each with the description in force.
         steps: Vec<(StepNumber, DescriptionNumber)>,
     },
-    /// To `Keep` and `Progress`: it is kept.
+    /// To a server that watches the space: what was registered of this field at this step under this description is removed.
+    Gone {
+        /// The field's name.
+        field: String,
+        /// The step.
+        step: StepNumber,
+        /// The description.
+        description: DescriptionNumber,
+    },
+    /// To `Keep`, `Progress` and `Completed`: it is kept.
     Kept {
         /// The question's token.
         token: u64,

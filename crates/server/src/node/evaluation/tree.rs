@@ -3,12 +3,17 @@
 use super::super::Node;
 use crate::evaluation::CheckedText;
 use crate::questions::Answer;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use forebay_query::gather::Gathered;
 use forebay_wire::evaluation::{Answers, Inquiry, Share};
+use forebay_wire::frame::{BODY_MAX, encoded_bytes};
 use forebay_wire::peer::evaluation::Message;
+use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::oneshot::Receiver;
+
+/// How long what is said for one evaluation may be, in bytes: a message, but for what stands around it.
+const SIZE_MAX: usize = BODY_MAX - (64 << 10);
 
 /// A question to a server further down.
 struct Asked {
@@ -67,6 +72,7 @@ impl Node {
     }
 
     fn ask_below(&self, inquiry: Inquiry) -> Result<Asked> {
+        check_size(&inquiry)?;
         let gone = || Error::unreachable("a server that holds something of a field is gone");
         let server = inquiry.shares.first().map(|share| share.server).ok_or_else(gone)?;
         let about = server.to_string();
@@ -78,6 +84,23 @@ impl Node {
         self.drain(&mut state);
         Ok(Asked { about, answer })
     }
+}
+
+/// Checks that something fits into a message: what does not would never come.
+pub(super) fn check_size<M: Serialize>(said: &M) -> Result<()> {
+    let bytes = encoded_bytes(said)?;
+    if bytes <= SIZE_MAX {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Full,
+        format!(
+            "{} MiB would have to be said to another server for one evaluation, and {} MiB is the most: watch fewer things of \
+             this stream, or put larger blocks",
+            bytes >> 20,
+            SIZE_MAX >> 20
+        ),
+    ))
 }
 
 /// What is passed on to two servers, each of which answers for the first share, and has others answer for the rest.

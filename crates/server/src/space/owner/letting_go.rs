@@ -35,6 +35,7 @@ impl Owner {
         key: &FieldAtStep,
     ) -> Option<OwnedField> {
         let owned = self.fields.remove(key)?;
+        self.note_gone(cx, key, owned.description());
         self.let_go(cx, group, key, owned.locations());
         Some(owned)
     }

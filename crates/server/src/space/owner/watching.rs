@@ -23,7 +23,7 @@ impl Owner {
             let known: Vec<(StepNumber, DescriptionNumber)> =
                 of_name.map(|(key, owned)| (key.step, owned.description())).collect();
             for steps in known.chunks(TOLD_AT_ONCE) {
-                cx.tell(from, Message::Known { field: field.clone(), steps: steps.to_vec() });
+                cx.tell(from, Message::Known { token, field: field.clone(), steps: steps.to_vec() });
             }
         }
         self.watchers.set(from, fields.into_iter().collect());
@@ -41,7 +41,15 @@ impl Owner {
         let Some(description) = self.description_of(key) else { return };
         for server in self.watchers.of(&key.field) {
             let steps = vec![(key.step, description)];
-            cx.tell(server, Message::Known { field: key.field.clone(), steps });
+            cx.tell(server, Message::Known { token: 0, field: key.field.clone(), steps });
+        }
+    }
+
+    /// A field is known at a step no more: those who watch it are told.
+    pub(super) fn note_gone(&self, cx: &mut Context<'_>, key: &FieldAtStep, description: DescriptionNumber) {
+        for server in self.watchers.of(&key.field) {
+            let (field, step) = (key.field.clone(), key.step);
+            cx.tell(server, Message::Gone { field, step, description });
         }
     }
 }
