@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +40,12 @@ def put(ranks: list[forebay.Producer], number: int) -> None:
             step.put("U", field(number)[rows * rank : rows * (rank + 1)], offset=(rows * rank, 0, 0))
 
 
+def evaluated(group: forebay.LocalGroup, watch: forebay.Subscription) -> int:
+    """How many steps a subscription was evaluated at."""
+    all_of_them = forebay.Admin(group=group.path).subscriptions()
+    return next(int(one["evaluated"]) for one in all_of_them if one["name"] == watch.name)
+
+
 @pytest.mark.parametrize(
     "what",
     ["coordinator dies", "another dies", "coordinator stands still", "another stands still", "two join"],
@@ -59,14 +64,15 @@ def test_what_happens_amid_an_evaluation_changes_no_value(what: str) -> None:
                 put(ranks, number)
                 if number not in (1, 3):
                     continue
-                # Into the middle of the evaluation of this step, or of the one before.
-                time.sleep(0.01 * number)
+                # The one before was evaluated: this one is being.
+                wait_until(lambda number=number: evaluated(group, watch) >= number)
                 hit = 1 if what.startswith("coordinator") else others[number % len(others)]
                 if what.endswith("dies") and number == 1:
                     kill_servers(group, hit)
                 elif what.endswith("stands still"):
-                    with stopped_server(group, hit):
-                        time.sleep(1)
+                    with stopped_server(group, hit), forebay.Admin(group=group.path, timeout=1) as admin:
+                        # For as long as others need to notice.
+                        wait_until(lambda: any("error" in server for server in admin.status()["servers"]))
                 elif what == "two join" and number == 1:
                     group.add_servers(2)
             for number in range(STEPS):
