@@ -21,3 +21,4 @@ mod temporals;
 mod tests;
 
 pub use checker::{Purpose, check};
+pub use functions::takes_neighbours;

@@ -23,7 +23,7 @@ mod tests;
 pub mod time;
 pub mod value;
 
-pub use check::{Purpose, check};
+pub use check::{Purpose, check, takes_neighbours};
 pub use evaluation::{Evaluation, ReportedValue, StepFacts};
 pub use plan::Plan;
 pub use schema::{SPACE, Schema, check_watched, in_words};

@@ -3,10 +3,9 @@
 use super::book::{Book, content};
 use super::caller::{Caller, Client, PATIENCE, SHORT, late, may_pass, unexpected};
 use super::rank::{APART, FIELD};
-use forebay_core::contract::Needs;
 use forebay_core::identity::Identity;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{AttachmentId, Start, Take};
+use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_query::subscription::{Definition, Event as Fired, On};
 use forebay_query::value::{Number, Scalar};
@@ -126,22 +125,8 @@ impl Subscriber<'_> {
     /// Listens from the last event on, at the server that coordinates the stream.
     async fn listen(&mut self) -> Result<(Caller, AttachmentId)> {
         let listen = Listen { name: self.plan.name.clone(), from: From::After(self.last), definition: None };
-        let attach = Attach {
-            stream: self.plan.stream.clone(),
-            needs: Needs::all(1).into(),
-            window: 4,
-            start: Start::Next,
-            follow: true,
-            take: Take::All,
-            reader: Identity::default(),
-            held: Vec::new(),
-            given_back: None,
-            back: None,
-            patience_ms: 0,
-            cohort: None,
-            sharer: None,
-            listen: Some(listen),
-        };
+        let (stream, reader) = (&self.plan.stream, Identity::default());
+        let attach = Attach::to_listen(stream, 4, reader, Vec::new(), listen);
         match self.ask(&Request::Attach(Box::new(attach))).await? {
             (home, Reply::Listening { attachment, last }) if last == self.last => Ok((home, attachment)),
             (_, other) => Err(unexpected(&other)),

@@ -6,8 +6,7 @@ use crate::connection::rpc::{Rpc, unexpected};
 use crate::reading::held_steps::{HoldOwner, StepSource};
 use crate::reading::server_pool::ServerPool;
 use forebay_core::Result;
-use forebay_core::contract::Needs;
-use forebay_core::steps::{HeldStep, Start, Take};
+use forebay_core::steps::HeldStep;
 use forebay_query::subscription::Definition;
 use forebay_wire::client::consumer::{Attach, Reply, Request};
 use forebay_wire::connection::Role;
@@ -34,22 +33,7 @@ pub(super) fn listen(
     let Listening { group, stream, definition, from, window, held } = listening;
     let listen =
         Listen { name: definition.name.clone(), from, definition: Some(Box::new(definition.clone())) };
-    let attach = Attach {
-        stream: stream.to_owned(),
-        needs: Needs::all(1).into(),
-        window,
-        start: Start::Next,
-        follow: true,
-        take: Take::All,
-        reader: group.identity(),
-        held,
-        given_back: None,
-        back: None,
-        patience_ms: 0,
-        cohort: None,
-        sharer: None,
-        listen: Some(listen),
-    };
+    let attach = Attach::to_listen(stream, window, group.identity(), held, listen);
     let request = Request::Attach(Box::new(attach));
     let ask = |rpc: &Rpc, left: Duration| match rpc
         .call_within(&request, None, left, "to listen to a subscription")?

@@ -1,7 +1,7 @@
 //! All functions.
 
 use crate::plan::{Reduction, TimeFunction};
-use crate::syntax::nearest;
+use crate::syntax::{Node, Syntax, nearest};
 use crate::value::arithmetic::{Binary, Test, Unary};
 
 /// What a function is.
@@ -124,6 +124,23 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("pow", "**"),
     ("len", "size"),
 ];
+
+/// Whether a text names a function that takes neighbours of elements.
+pub fn takes_neighbours(syntax: &Syntax) -> bool {
+    let is_stencil = |name: &str| {
+        matches!(
+            find(name),
+            Some(
+                Function::Gradient
+                    | Function::GradientMagnitude
+                    | Function::Divergence
+                    | Function::CurlMagnitude
+                    | Function::Laplacian
+            )
+        )
+    };
+    syntax.nodes().any(|(_, node)| matches!(node, Node::Call(name, _) if is_stencil(name)))
+}
 
 /// The function of this name.
 pub(super) fn find(name: &str) -> Option<Function> {

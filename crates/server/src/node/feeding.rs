@@ -6,7 +6,7 @@ use super::fetching::greet;
 use crate::subscriptions::FeedOrder;
 use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::{Start, Take};
+use forebay_core::steps::Start;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
@@ -147,21 +147,7 @@ impl Node {
             None => Start::Oldest,
         };
         let name = Some(format!("subscription {}", order.key.1).chars().take(200).collect());
-        Attach {
-            stream: order.stream.clone(),
-            needs: order.needs.clone().into(),
-            window: WINDOW,
-            start,
-            follow: false,
-            take: Take::All,
-            reader: Identity { name, pid: std::process::id(), ..Identity::default() },
-            held: Vec::new(),
-            given_back: None,
-            back: None,
-            patience_ms: 0,
-            cohort: None,
-            sharer: None,
-            listen: None,
-        }
+        let reader = Identity { name, pid: std::process::id(), ..Identity::default() };
+        Attach { start, ..Attach::new(&order.stream, order.needs.clone(), WINDOW, reader) }
     }
 }

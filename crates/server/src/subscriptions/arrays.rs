@@ -3,9 +3,9 @@
 use super::completed::Completed;
 use super::readers::Leases;
 use forebay_core::ids::{DescriptionNumber, ServerId, StepNumber};
-use forebay_query::Syntax;
 use forebay_query::subscription::Definition;
-use forebay_query::syntax::{FieldUse, Node};
+use forebay_query::syntax::FieldUse;
+use forebay_query::{Syntax, takes_neighbours};
 use forebay_wire::subscription::Completion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -209,13 +209,6 @@ impl Arrays {
         self.completed.is_ready |= becomes;
         becomes
     }
-}
-
-/// Whether a text names a function that takes neighbours of elements.
-fn takes_neighbours(syntax: &Syntax) -> bool {
-    const STENCILS: [&str; 5] =
-        ["gradient", "gradient_magnitude", "laplacian", "divergence", "curl_magnitude"];
-    syntax.nodes().any(|(_, node)| matches!(node, Node::Call(name, _) if STENCILS.contains(&&name[..])))
 }
 
 #[cfg(test)]

@@ -47,6 +47,40 @@ pub struct Attach {
     pub listen: Option<Listen>,
 }
 
+impl Attach {
+    /// What one attaches with that comes for the first time, alone, and is told of the steps of one run, from the next on.
+    pub fn new(stream: &str, needs: Needs, window: u32, reader: Identity) -> Attach {
+        Attach {
+            stream: stream.to_owned(),
+            needs: needs.into(),
+            window,
+            start: Start::Next,
+            follow: false,
+            take: Take::All,
+            reader,
+            held: Vec::new(),
+            given_back: None,
+            back: None,
+            patience_ms: 0,
+            cohort: None,
+            sharer: None,
+            listen: None,
+        }
+    }
+
+    /// The same of a subscriber, which holds these steps as it comes.
+    pub fn to_listen(
+        stream: &str,
+        window: u32,
+        reader: Identity,
+        held: Vec<HeldStep>,
+        listen: Listen,
+    ) -> Attach {
+        let attach = Attach::new(stream, Needs::all(1), window, reader);
+        Attach { follow: true, held, listen: Some(listen), ..attach }
+    }
+}
+
 /// What a reader says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
