@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -79,6 +80,8 @@ class Carrier:
     writer: Callable[[Place], Writer]
     reader: Callable[[Place], Reader]
     clean_up: Callable[[Place], None] = _nothing
+    tries: int = 1
+    """How often its processes may be begun: another's library crashes, by chance, as many of its streams open."""
 
 
 class _ForebayWriter:
@@ -205,7 +208,7 @@ def _remove_contacts(place: Place) -> None:
 
 
 FOREBAY = Carrier("forebay", _ForebayWriter, _ForebayReader)
-SST = Carrier("SST best", _SstWriter, _SstReader, _remove_contacts)
+SST = Carrier("SST best", _SstWriter, _SstReader, _remove_contacts, tries=_SST_TRIES)
 
 
 def _copies(channel: Channel, sources: list[Array], targets: list[Array]) -> None:
@@ -311,6 +314,24 @@ def processes(
     carrier: Carrier, group: str, stream: str, shape: tuple[int, int, int], stack: ExitStack
 ) -> Iterator[Processes]:
     """Writers, readers and elements of each array; closed at the end."""
-    running = Processes(carrier, group, stream, shape, stack)
+    running = _begun(carrier, group, stream, shape, stack)
     yield running
     running.close()
+
+
+def _begun(
+    carrier: Carrier, group: str, stream: str, shape: tuple[int, int, int], stack: ExitStack
+) -> Processes:
+    """The processes after a first step; begun again on another stream where one failed before, as often as the carrier may."""
+    for attempt in range(1, carrier.tries):
+        with ExitStack() as own:
+            try:
+                running = Processes(carrier, group, f"{stream}-{attempt}", shape, own)
+                running.step(copy=True)
+            except BenchError as error:
+                what = str(error).splitlines()[0].removesuffix(":")
+                print(f"forebay bench: {what}; {carrier.label} is begun again", file=sys.stderr)
+                continue
+            stack.enter_context(own.pop_all())
+            return running
+    return Processes(carrier, group, stream, shape, stack)
