@@ -124,12 +124,13 @@ mod wide {
     const VECTOR: usize = 32;
     /// Vectors that are worked on side by side.
     const VECTORS: usize = 4;
-    /// How far ahead the source is asked for.
+    /// How far ahead the source is asked for, where it is copied and where it is not.
     const AHEAD: usize = 1024;
+    const AHEAD_UNCOPIED: usize = 4096;
 
     macro_rules! look {
         ($name:ident, $float:ty, $lanes:literal, $count:ty, $load:ident, $store:ident, $stream:ident, $set:ident, $min:ident, $max:ident,
-         $compare:ident, $cast:ident, $subtract:ident) => {
+         $compare:ident, $cast:ident, $subtract:ident, $add:ident) => {
             /// # Safety
             /// As [`super::Float::look`].
             #[target_feature(enable = "avx2")]
@@ -168,14 +169,13 @@ mod wide {
                     let mut min = [$set(<$float>::INFINITY); VECTORS];
                     let mut max = [$set(<$float>::NEG_INFINITY); VECTORS];
                     let mut nan = [_mm256_setzero_si256(); VECTORS];
+                    let ahead = if COPYING == 0 { AHEAD_UNCOPIED } else { AHEAD };
                     // SAFETY: so many rows lie there, as the caller vouches; a prefetch may ask for any address.
                     unsafe {
                         for _ in 0..rows {
-                            // Where nothing is stored the processor is ahead by itself.
-                            if COPYING != 0 {
-                                for line in (0..VECTORS * VECTOR).step_by(64) {
-                                    _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(AHEAD + line));
-                                }
+                            // Also where nothing is stored: what is asked for piece by piece, the processor is ahead of in each piece anew.
+                            for line in (0..VECTORS * VECTOR).step_by(64) {
+                                _mm_prefetch::<_MM_HINT_T0>(from.cast::<i8>().wrapping_add(ahead + line));
                             }
                             for v in 0..VECTORS {
                                 let x = $load(from.add($lanes * v));
@@ -194,20 +194,23 @@ mod wide {
                                 to = to.add($lanes * VECTORS);
                             }
                         }
+                        for v in 1..VECTORS {
+                            min[0] = $min(min[v], min[0]);
+                            max[0] = $max(max[v], max[0]);
+                            nan[0] = $add(nan[0], nan[v]);
+                        }
+                        let (mut least, mut most, mut counts) =
+                            ([0.0; $lanes], [0.0; $lanes], [0 as $count; $lanes]);
+                        $store(least.as_mut_ptr(), min[0]);
+                        $store(most.as_mut_ptr(), max[0]);
+                        _mm256_storeu_si256(counts.as_mut_ptr().cast(), nan[0]);
                         let mut found = Found::NOTHING;
-                        for v in 0..VECTORS {
-                            let (mut least, mut most, mut counts) =
-                                ([0.0; $lanes], [0.0; $lanes], [0 as $count; $lanes]);
-                            $store(least.as_mut_ptr(), min[v]);
-                            $store(most.as_mut_ptr(), max[v]);
-                            _mm256_storeu_si256(counts.as_mut_ptr().cast(), nan[v]);
-                            for lane in 0..$lanes {
-                                found.merge(Found {
-                                    min: least[lane],
-                                    max: most[lane],
-                                    nan: counts[lane] as usize,
-                                });
-                            }
+                        for lane in 0..$lanes {
+                            found.merge(Found {
+                                min: least[lane],
+                                max: most[lane],
+                                nan: counts[lane] as usize,
+                            });
                         }
                         found
                     }
@@ -229,7 +232,8 @@ mod wide {
         _mm256_max_pd,
         _mm256_cmp_pd,
         _mm256_castpd_si256,
-        _mm256_sub_epi64
+        _mm256_sub_epi64,
+        _mm256_add_epi64
     );
     look!(
         f32s,
@@ -244,7 +248,8 @@ mod wide {
         _mm256_max_ps,
         _mm256_cmp_ps,
         _mm256_castps_si256,
-        _mm256_sub_epi32
+        _mm256_sub_epi32,
+        _mm256_add_epi32
     );
 }
 

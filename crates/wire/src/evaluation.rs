@@ -32,6 +32,8 @@ pub struct Inquiry {
     pub asked: Vec<Asked>,
     /// What each server answers for: the receiver first.
     pub shares: Vec<Share>,
+    /// Whether somebody waits for the answers; else they are a subscription's, and threads rest before if others want the processors.
+    pub is_awaited: bool,
 }
 
 /// A question about a text.

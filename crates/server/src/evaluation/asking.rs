@@ -174,7 +174,12 @@ impl Round {
 
     /// What is to be asked of which servers, the first share being the root's; `None` if nothing is. `root` chooses the root. Pieces
     /// whose server is gone, and of which all bytes are with the question, are answered by any other one.
-    pub(crate) fn inquiry(&self, root: u64, place_now: impl Fn(ServerId) -> ServerId) -> Option<Inquiry> {
+    pub(crate) fn inquiry(
+        &self,
+        root: u64,
+        is_awaited: bool,
+        place_now: impl Fn(ServerId) -> ServerId,
+    ) -> Option<Inquiry> {
         let open = || self.questions.iter().filter(|unique| unique.answer.is_none());
         let mut shares: BTreeMap<ServerId, Vec<Vec<forebay_query::pieces::Piece>>> = BTreeMap::new();
         let mut numbers: HashMap<usize, u16> = HashMap::new();
@@ -204,7 +209,7 @@ impl Round {
         let first = (root % shares.len() as u64) as usize;
         shares.rotate_left(first);
         let texts = self.texts.iter().map(|text| (*text.planned).clone()).collect();
-        Some(Inquiry { id: self.id.clone(), texts, asked, shares })
+        Some(Inquiry { id: self.id.clone(), texts, asked, shares, is_awaited })
     }
 
     /// Takes the answers to an inquiry, or why there are none.

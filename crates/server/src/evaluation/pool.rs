@@ -14,15 +14,19 @@ const NICE: i32 = 19;
 /// How many jobs wait for each thread at most: each holds what it reads.
 const JOBS_A_THREAD: usize = 2;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What is to be done, and whether the thread rests for it.
+struct Job {
+    weight: Weight,
+    run: Box<dyn FnOnce() + Send>,
+}
 
 /// Threads that compute. They start with the first job, and end with the pool.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: usize,
-    /// How many jobs may be there at once, and how many light ones.
+    /// How many jobs may be there at once that wait until threads have rested, and how many others.
     room: Semaphore,
-    light_room: Semaphore,
+    prompt_room: Semaphore,
     queue: Arc<Queue>,
 }
 
@@ -33,6 +37,15 @@ pub(crate) enum Weight {
     Light,
     /// More.
     Heavy,
+    /// However much it is, somebody waits for it: threads do it that rest, and rest no longer for it.
+    Awaited,
+}
+
+impl Weight {
+    /// Whether threads do it that rest.
+    fn is_prompt(self) -> bool {
+        self != Weight::Heavy
+    }
 }
 
 #[derive(Default)]
@@ -41,19 +54,19 @@ struct Queue {
     /// There is a job for threads that do not rest, or the pool ends.
     any: Condvar,
     /// There is one for those that do, or the pool ends.
-    light: Condvar,
+    prompt: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
-    light: VecDeque<Job>,
+    prompt: VecDeque<Job>,
     heavy: VecDeque<Job>,
     are_started: bool,
     is_over: bool,
 }
 
 impl Queue {
-    /// The next job for a thread that rests until then but for light ones; `None` once the pool ends.
+    /// The next job for a thread that rests until then but for prompt ones; `None` once the pool ends.
     fn next(&self, rests_until: Instant) -> Option<Job> {
         let mut jobs = self.jobs.lock();
         loop {
@@ -61,12 +74,12 @@ impl Queue {
                 return None;
             }
             let rests = Instant::now() < rests_until;
-            let next = jobs.light.pop_front().or_else(|| if rests { None } else { jobs.heavy.pop_front() });
+            let next = jobs.prompt.pop_front().or_else(|| if rests { None } else { jobs.heavy.pop_front() });
             if next.is_some() {
                 return next;
             }
             match rests {
-                true => drop(self.light.wait_until(&mut jobs, rests_until)),
+                true => drop(self.prompt.wait_until(&mut jobs, rests_until)),
                 false => self.any.wait(&mut jobs),
             }
         }
@@ -76,7 +89,7 @@ impl Queue {
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let jobs = self.jobs.lock();
-        write!(f, "Queue({} jobs wait, and {} light ones)", jobs.heavy.len(), jobs.light.len())
+        write!(f, "Queue({} jobs wait, and {} prompt ones)", jobs.heavy.len(), jobs.prompt.len())
     }
 }
 
@@ -84,7 +97,7 @@ impl Pool {
     /// So many threads. With none, each job is done where it is asked for.
     pub(crate) fn new(threads: usize) -> Pool {
         let room = || Semaphore::new(threads.max(1) * JOBS_A_THREAD);
-        Pool { threads, room: room(), light_room: room(), queue: Arc::default() }
+        Pool { threads, room: room(), prompt_room: room(), queue: Arc::default() }
     }
 
     /// How many jobs are worth being there at once.
@@ -102,26 +115,27 @@ impl Pool {
             return Ok(job());
         }
         let failed = || Error::internal("an evaluation panicked");
-        let room = if weight == Weight::Light { &self.light_room } else { &self.room };
+        let room = if weight.is_prompt() { &self.prompt_room } else { &self.room };
         let _place = room.acquire().await.map_err(|_| failed())?;
         let (done, result) = oneshot::channel();
-        self.push(weight, Box::new(move || drop(done.send(job()))));
+        self.push(Job { weight, run: Box::new(move || drop(done.send(job()))) });
         result.await.map_err(|_| failed())
     }
 
-    fn push(&self, weight: Weight, job: Job) {
+    fn push(&self, job: Job) {
+        let is_prompt = job.weight.is_prompt();
         let mut jobs = self.queue.jobs.lock();
-        match weight {
-            Weight::Light => jobs.light.push_back(job),
-            Weight::Heavy => jobs.heavy.push_back(job),
+        match is_prompt {
+            true => jobs.prompt.push_back(job),
+            false => jobs.heavy.push_back(job),
         }
         if !std::mem::replace(&mut jobs.are_started, true) {
             (0..self.threads).for_each(|_| self.start_thread());
         }
         drop(jobs);
         self.queue.any.notify_one();
-        if weight == Weight::Light {
-            self.queue.light.notify_one();
+        if is_prompt {
+            self.queue.prompt.notify_one();
         }
     }
 
@@ -138,11 +152,11 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut jobs = self.queue.jobs.lock();
         jobs.is_over = true;
-        jobs.light.clear();
+        jobs.prompt.clear();
         jobs.heavy.clear();
         drop(jobs);
         self.queue.any.notify_all();
-        self.queue.light.notify_all();
+        self.queue.prompt.notify_all();
     }
 }
 
@@ -152,11 +166,13 @@ fn work(queue: &Queue) {
         tracing::info!("evaluations run with the priority of the server: {error}");
     }
     let mut rests_until = Instant::now();
-    while let Some(job) = queue.next(rests_until) {
+    while let Some(Job { weight, run }) = queue.next(rests_until) {
         let manners = Manners::begin();
         // Whoever waits for it hears that it has failed: the thread goes on.
-        let _ = catch_unwind(AssertUnwindSafe(job));
-        rests_until = rests_until.max(Instant::now()) + manners.rest();
+        let _ = catch_unwind(AssertUnwindSafe(run));
+        if weight != Weight::Awaited {
+            rests_until = rests_until.max(Instant::now()) + manners.rest();
+        }
     }
 }
 
@@ -193,20 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_rests_does_light_jobs_alone() {
-        let queue = Queue::default();
-        let done = Arc::new(AtomicUsize::new(0));
-        let job = |number: usize| {
-            let done = done.clone();
-            Box::new(move || done.store(number, Ordering::SeqCst)) as Job
-        };
-        queue.jobs.lock().heavy.push_back(job(1));
-        queue.jobs.lock().light.push_back(job(2));
+    fn a_thread_that_rests_does_prompt_jobs_alone() {
+        let pool = Pool::new(1);
+        // Nobody takes them but this test.
+        pool.queue.jobs.lock().are_started = true;
+        for weight in [Weight::Heavy, Weight::Light, Weight::Awaited] {
+            pool.push(Job { weight, run: Box::new(|| ()) });
+        }
         let rests = Instant::now() + std::time::Duration::from_millis(50);
-        queue.next(rests).unwrap()();
-        assert_eq!(done.load(Ordering::SeqCst), 2);
+        let next = || pool.queue.next(rests).unwrap().weight;
+        assert_eq!([next(), next()], [Weight::Light, Weight::Awaited]);
         // The heavy one waits until the thread has rested.
-        queue.next(rests).unwrap()();
-        assert!(done.load(Ordering::SeqCst) == 1 && Instant::now() >= rests);
+        assert!(next() == Weight::Heavy && Instant::now() >= rests);
     }
 }

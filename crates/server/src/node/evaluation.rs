@@ -78,12 +78,14 @@ impl Node {
         let mut cost = Cost::default();
         let known = self.with_all_records(reports, evaluating).await;
         let reports = known.reports();
+        // Nobody waits for what is watched.
+        let is_awaited = evaluating.iter().all(|one| one.state.is_none());
         loop {
             let evaluations = evaluating.iter().map(|one| (&one.text, &one.evaluation));
             let blocks = StepBlocks { reports: &reports, unknown: &known.unknown };
             let Some(mut round) = Round::begin(id, blocks, evaluations) else { return cost };
             let began = self.environment.now();
-            let answers = self.ask_round(&mut round, root).await;
+            let answers = self.ask_round(&mut round, root, is_awaited).await;
             let asking = (self.environment.now() - began).as_secs_f64();
             let answers = answers.map(|answers| {
                 cost = cost.then(Cost { asking, ..answers.cost });
@@ -97,12 +99,17 @@ impl Node {
     }
 
     /// Asks all that a round asks. Where a server has gone meanwhile, it is asked again: others may hold the same.
-    async fn ask_round(self: &Arc<Node>, round: &mut Round, root: u64) -> Result<Answers, Error> {
+    async fn ask_round(
+        self: &Arc<Node>,
+        round: &mut Round,
+        root: u64,
+        is_awaited: bool,
+    ) -> Result<Answers, Error> {
         for attempt in 1.. {
             let there = self.servers_there();
             self.follow_blocks(round, &there).await?;
             let here = |server: ServerId| if there.contains(&server) { server } else { self.id };
-            let Some(inquiry) = round.inquiry(root, here) else { break };
+            let Some(inquiry) = round.inquiry(root, is_awaited, here) else { break };
             match self.inquire(inquiry, round.texts()).await {
                 Err(error) if error.kind == ErrorKind::Unreachable && attempt < ATTEMPTS => {
                     tracing::info!("an evaluation is begun again: {error}");

@@ -27,12 +27,13 @@ const SMALL_MAX: usize = 256;
 type Questions = Vec<(usize, Arc<Plan>, Question)>;
 
 impl Node {
-    /// The answers of the pieces in these lists.
+    /// The answers of the pieces in these lists, for which somebody waits or a subscription.
     pub(super) async fn answer_share(
         self: &Arc<Node>,
         texts: &[CheckedText],
         asked: &[Asked],
         lists: Vec<Vec<Piece>>,
+        is_awaited: bool,
     ) -> Result<Answers> {
         let unfit = || Error::protocol("an inquiry that does not fit its texts");
         let began = self.environment.now();
@@ -49,6 +50,7 @@ impl Node {
         }
         let mut running = Running {
             answers: Answers { gathered, cost: Cost::default() },
+            is_awaited,
             small: Vec::new(),
             small_elements: 0,
             jobs: JoinSet::new(),
@@ -148,7 +150,11 @@ impl Node {
     async fn begin_jobs(self: &Arc<Node>, running: &mut Running) -> Result<()> {
         let jobs = std::mem::take(&mut running.small);
         let elements = std::mem::take(&mut running.small_elements);
-        let weight = if elements <= LIGHT_MAX { Weight::Light } else { Weight::Heavy };
+        let weight = match running.is_awaited {
+            true => Weight::Awaited,
+            false if elements <= LIGHT_MAX => Weight::Light,
+            false => Weight::Heavy,
+        };
         if jobs.is_empty() {
             return Ok(());
         }
@@ -176,6 +182,8 @@ impl Node {
 /// What is being computed, and what has been.
 struct Running {
     answers: Answers,
+    /// Whether somebody waits for them.
+    is_awaited: bool,
     /// Jobs that wait until they are worth a thread's while, and how many elements these have.
     small: Vec<Job<Bytes>>,
     small_elements: u64,

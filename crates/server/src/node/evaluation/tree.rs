@@ -41,14 +41,15 @@ impl Node {
         inquiry: Inquiry,
         known: Option<&[CheckedText]>,
     ) -> Result<Answers> {
-        let Inquiry { id, texts, asked, mut shares } = inquiry;
+        let Inquiry { id, texts, asked, mut shares, is_awaited } = inquiry;
         if shares.first().is_none_or(|share| share.server != self.id) {
             return Err(Error::protocol("an inquiry whose first share is another server's"));
         }
         let own = shares.remove(0);
         let mut below = Vec::new();
         for shares in halves(shares) {
-            let inquiry = Inquiry { id: id.clone(), texts: texts.clone(), asked: asked.clone(), shares };
+            let inquiry =
+                Inquiry { id: id.clone(), texts: texts.clone(), asked: asked.clone(), shares, is_awaited };
             below.push(self.ask_below(inquiry)?);
         }
         let texts = match known {
@@ -56,8 +57,10 @@ impl Node {
             None => texts.into_iter().map(CheckedText::of).collect::<Result<Vec<CheckedText>>>()?,
         };
         let Share { lists, .. } = own;
-        let mut all =
-            self.answer_share(&texts, &asked, lists).await.map_err(|error| error.during(id.to_string()))?;
+        let mut all = self
+            .answer_share(&texts, &asked, lists, is_awaited)
+            .await
+            .map_err(|error| error.during(id.to_string()))?;
         for asked_below in below {
             let answers = asked_below.wait().await?;
             let fits = answers.gathered.len() == all.gathered.len()
@@ -185,6 +188,7 @@ mod tests {
             texts: vec![(*text.planned).clone()],
             asked: vec![Asked { text: 0, list: 0, question }],
             shares: shares.into_iter().map(|(server, list)| Share { server, lists: vec![list] }).collect(),
+            is_awaited: false,
         }
     }
 
@@ -201,11 +205,12 @@ mod tests {
 
     /// Passes a question on as servers do.
     fn travel(inquiry: Inquiry, text: &CheckedText, depth: u64, all: &mut Travelled) {
-        let Inquiry { id, texts, asked, mut shares } = inquiry;
+        let Inquiry { id, texts, asked, mut shares, is_awaited } = inquiry;
         shares.remove(0);
         let mut own = u64::from(depth > 0) * 2;
         for shares in halves(shares) {
-            let inquiry = Inquiry { id: id.clone(), texts: texts.clone(), asked: asked.clone(), shares };
+            let inquiry =
+                Inquiry { id: id.clone(), texts: texts.clone(), asked: asked.clone(), shares, is_awaited };
             all.messages += 2;
             own += 2;
             all.bytes += answer_bytes(&inquiry, text)
