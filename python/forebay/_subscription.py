@@ -199,7 +199,9 @@ class Subscription:
         return _coming.AsyncTurns(self._next_awaited)
 
     def close(self) -> None:
-        """Listens no more. The subscription itself goes on if it is to be kept, or others listen to it; else it ends a while after."""
+        """Listens no more. The subscription itself goes on if it is to be kept, or others listen to it; else it ends a while after. Waits
+        until the server knows with which events this subscriber has finished; no longer than a second.
+        """
         self._finalizer()
 
     def __enter__(self) -> Self:

@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// The least time for which a subscriber that has less tries to find the server that takes the place of one that has died.
 const AT_LEAST: Duration = Duration::from_millis(500);
+/// How long to wait until a server knows that a subscriber has left.
+const CLOSING: Duration = Duration::from_secs(1);
 /// How many bytes of arrays of steps that were released may live before further ones are copies.
 const PIN_BYTES: u64 = 1 << 30;
 
@@ -277,7 +279,8 @@ impl Subscription {
     }
 
     /// Listens no more. The subscription goes on if it is to be kept, or others listen to it; events, and arrays of their steps, stay
-    /// valid until they are dropped.
+    /// valid until they are dropped. Waits until the server knows with which events this subscriber has finished, since whoever
+    /// listens next goes on behind them; no longer than a second for a server that does not answer.
     pub fn close(&self) {
         if self.guard.is_child() {
             return;
@@ -292,7 +295,9 @@ impl Subscription {
         let source = held.source();
         if let Some(detach) = held.detach(&source, false) {
             let is_idle = matches!(&detach, Request::Detach { held, .. } if held.is_empty());
-            let _ = source.rpc.tell(&detach);
+            // A server that is gone, or does not answer, notices by itself that this subscriber has left.
+            let patience = self.group.options().patience().min(CLOSING);
+            let _ = source.rpc.call_within(&detach, None, patience, "to listen no more");
             if is_idle {
                 source.rpc.hang_up();
                 held.pool.hang_up();
