@@ -1,6 +1,6 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
-use crate::Error;
+use crate::{Error, Result};
 use crate::contract::{Needs, NeedsByStep};
 use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
@@ -164,7 +164,7 @@ pub struct Attachment {
     pub reader: Option<Identity>,
     /// The name of the pipeline that it is of, if it is of one.
     pub pipeline: Option<String>,
-    /// Whether it is of subscriptions.
+    /// Whether it is of subscriptions: no field of a run has to have what they need.
     pub is_of_subscriptions: bool,
     /// Whether it is told of those steps alone that are chosen for it ([`super::StreamCoordinator::choose`]).
     pub is_chosen_for: bool,
@@ -301,6 +301,15 @@ impl Attachment {
             Phase::TakesPart(run, step) | Phase::Ended(run, step) => Some((run, step)),
             Phase::Closing(from) => from,
         }
+    }
+
+    /// Checks what it needs, or asks for, against the fields that a run offers, if it must match. Subscriptions are told of each step,
+    /// and say themselves what does not.
+    pub(super) fn check(&self, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.is_of_subscriptions {
+            return Ok(());
+        }
+        check().map_err(|error| self.about(error))
     }
 
     /// Says whose contract an error is about.

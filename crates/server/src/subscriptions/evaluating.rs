@@ -2,7 +2,6 @@
 
 use super::Subscriptions;
 use super::copies::Key;
-use super::needs::whole_fields;
 use super::partner::Joined;
 use super::subscription::about;
 use super::watch::{Holder, Watch};
@@ -11,7 +10,7 @@ use crate::context::Context;
 use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_core::contract::Field;
 use forebay_core::ids::{RunNumber, StepNumber};
-use forebay_core::steps::{AttachmentId, Start, StepReport};
+use forebay_core::steps::{AttachmentId, StepReport};
 use forebay_core::{Error, ErrorKind};
 use forebay_query::SPACE;
 use forebay_query::subscription::{Evaluated, ResponseTime, Settled};
@@ -50,8 +49,7 @@ impl Subscriptions {
         self.work.pop_front()
     }
 
-    /// The contract of subscriptions cannot be met: the region that they watch lies in no such field, most likely. They go on with all
-    /// of it, and are told at each step what is wrong.
+    /// A stream tells a watch of no more steps: its subscriptions end.
     fn on_failed(
         &mut self,
         cx: &mut Context<'_>,
@@ -62,26 +60,8 @@ impl Subscriptions {
         let Some(watch) = self.watches.remove(&id) else { return };
         streams.detach(&watch.stream, id);
         self.after_end.retain(|_, of| *of != id);
-        tracing::info!("subscriptions of stream '{}' attach anew: {error}", watch.stream);
-        let needs = whole_fields(watch.needs.clone());
-        let again = AttachmentId(cx.server.unique());
-        let is_new = needs != watch.needs;
-        let attached = is_new.then(|| {
-            let place = (&watch.stream[..], again, watch.joins);
-            self.attach(cx, streams, place, needs, (Start::Next, Vec::new()))
-        });
         for name in &watch.users {
-            let key = (watch.stream.clone(), name.clone());
-            match (&attached, self.coordinated.get_mut(&key)) {
-                (Some(Ok(())), Some(subscription)) => {
-                    subscription.watch = again;
-                    if let Some(watch) = self.watches.get_mut(&again) {
-                        watch.users.insert(name.clone());
-                    }
-                    self.keep_elsewhere(cx, &key);
-                }
-                _ => self.end(cx, streams, &key, &about(name, error)),
-            }
+            self.end(cx, streams, &(watch.stream.clone(), name.clone()), &about(name, error));
         }
     }
 

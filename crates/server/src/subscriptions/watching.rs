@@ -109,7 +109,6 @@ impl Subscriptions {
             });
         }
         let Some(needs) = all.filter(|needs| *needs != watch.needs) else { return };
-        // A region that the fields of this run do not have is told of at each step.
         if streams.change_needs(&watch.stream, id, needs.clone()).is_ok() {
             watch.needs = needs;
         }

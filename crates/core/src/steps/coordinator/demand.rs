@@ -61,8 +61,7 @@ impl StreamCoordinator {
         }
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() && run.offer.is_complete());
         if let Some(run) = run.filter(|run| attachment.takes_part_in(run.number)) {
-            let checked = needs.check_against(&self.name, run.offer.fields.values());
-            checked.map_err(|error| attachment.about(error))?;
+            attachment.check(|| needs.check_against(&self.name, run.offer.fields.values()))?;
         }
         if let Some(attachment) = self.attachments.get_mut(&id) {
             attachment.proposed = Some(needs);

@@ -142,7 +142,7 @@ impl StreamCoordinator {
         };
         let failed = self.attachments.iter().filter(|(_, attachment)| concerned(attachment));
         let failed = failed.filter_map(|(id, attachment)| {
-            Some((*id, attachment.about(check(attachment.demanded()).err()?)))
+            Some((*id, attachment.check(|| check(attachment.demanded())).err()?))
         });
         let failed: Vec<(AttachmentId, Error)> = failed.collect();
         failed.into_iter().flat_map(|(id, error)| self.fail(id, error, None)).collect()

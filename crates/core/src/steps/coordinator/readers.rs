@@ -34,8 +34,8 @@ impl StreamCoordinator {
         let waits = attachment.follow || start == Start::Run || self.attachments.contains_key(&id);
         let run = self.runs.get(&self.last_run).filter(|run| !run.is_over() || !waits);
         if let Some(run) = run.filter(|run| run.offer.is_complete()) {
-            let checked = attachment.needs.latest().check_against(&self.name, run.offer.fields.values());
-            checked.map_err(|error| attachment.about(error))?;
+            let fields = run.offer.fields.values();
+            attachment.check(|| attachment.needs.latest().check_against(&self.name, fields))?;
         }
         if let Start::Cursor(run, _) = start
             && run > self.last_run
