@@ -1,6 +1,5 @@
 //! Attachments: consumers and pipelines, as a stream's coordinator keeps them.
 
-use crate::{Error, Result};
 use crate::contract::{Needs, NeedsByStep};
 use crate::identity::Identity;
 use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
@@ -11,6 +10,7 @@ use crate::steps::report::HeldStep;
 use crate::steps::run_told::RunTold;
 use crate::steps::share::{Share, ShareRecord};
 use crate::steps::unmatched::Unmatched;
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 

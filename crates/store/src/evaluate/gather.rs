@@ -159,9 +159,16 @@ fn run(Task { state, program, question, window, part }: Task<'_>) -> Result<()> 
     let arrays =
         arrays.filter(|(field, _)| fields.contains(&(*field as u16))).filter_map(|(_, array)| array.as_ref());
     let (mut segments, mut weights) = (Vec::new(), Vec::new());
-    let most = machine.chunk();
+    let is_extreme = matches!(state.reducer, Some(Reducer::Extreme { .. })) && program.mask.is_none();
     for unit in boxes_of(part, CACHED) {
         let mut runs = Runs::new(&unit, arrays.clone());
+        // Where nothing is computed first, chunks have no need to fit the nearest cache.
+        let is_one_run = runs.step == 1 && runs.length() == unit.volume();
+        let most = if is_extreme && is_one_run && machine.takes_as_it_lies(&window.arrays) {
+            CACHED as usize
+        } else {
+            machine.chunk()
+        };
         loop {
             let count = runs.next_chunk(most, &mut segments);
             if count == 0 || state.is_decided() {

@@ -1,11 +1,13 @@
 //! All instructions of a program on a chunk.
 
+use crate::element::values_of;
 use crate::evaluate::CHUNK;
 use crate::evaluate::fused::{Action, actions};
 use crate::evaluate::kernels;
 use crate::evaluate::load::Loading;
 use crate::evaluate::runs::Segment;
 use crate::evaluate::window::FieldArray;
+use forebay_core::dtype::Dtype;
 use forebay_core::{Error, Result};
 use forebay_query::plan::{Lane, Op, Program, Register};
 use forebay_query::syntax::Comparison;
@@ -123,6 +125,18 @@ impl<'p> Machine<'p> {
 
     pub(super) fn masks(&self, register: Register) -> &[u8] {
         self.masks[self.places[register.index()]].values()
+    }
+
+    /// Whether it gives nothing but the elements of an array, of which runs need not be copied.
+    pub(super) fn takes_as_it_lies(&self, arrays: &[Option<FieldArray<'_>>]) -> bool {
+        let [instruction] = &self.program.instructions[..] else { return false };
+        let Op::Load { field, shift: None, .. } = instruction.op else { return false };
+        let array = arrays.get(usize::from(field)).and_then(Option::as_ref);
+        array.is_some_and(|array| match instruction.lane {
+            Lane::F64 => array.dtype == Dtype::F64 && values_of::<f64>(array.bytes).is_some(),
+            Lane::F32 => array.dtype == Dtype::F32 && values_of::<f32>(array.bytes).is_some(),
+            _ => false,
+        })
     }
 
     /// How many elements a chunk has: as many as the nearest cache holds of all registers.
