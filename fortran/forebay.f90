@@ -2487,7 +2487,8 @@ contains
       call told(c_event_release(handle), stat, errmsg)
    end subroutine
 
-   ! Listens no more, and frees the handle.  The subscription goes on if it is to be kept, or others listen to it.
+   ! Listens no more, and frees the handle.  The subscription goes on if it is to be kept, or others listen to it.  Waits until the
+   ! server knows with which events this subscriber has finished; no longer than a second.
    subroutine fb_subscription_close(subscription, stat, errmsg)
       type(fb_subscription), intent(inout) :: subscription
       integer, intent(out), optional :: stat

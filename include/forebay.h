@@ -1177,7 +1177,8 @@ int fb_event_step(fb_event *event, fb_step **step);
 /* Frees the handle of an event, and releases its step unless that was taken.  NULL is allowed. */
 int fb_event_release(fb_event *event);
 /* Listens no more, and frees the handle.  The subscription goes on if it is to be kept, or others listen to it; else it ends half a
- * minute after that.  Events stay valid until they are released.  NULL is allowed. */
+ * minute after that.  Events stay valid until they are released.  Waits until the server knows with which events this subscriber has
+ * finished; no longer than a second.  NULL is allowed. */
 int fb_subscription_close(fb_subscription *subscription);
 
 /* All subscriptions of a group, as JSON: what each watches for, and what has come of it (docs/status.md, SubscriptionStatus); to be

@@ -383,6 +383,23 @@ def test_a_step_is_read_longer_than_its_subscription_lives(two: forebay.LocalGro
     wait_until(lambda: is_given_back(two))
 
 
+def test_who_knew_one_of_this_name_before_misses_nothing_of_the_new_one(two: forebay.LocalGroup) -> None:
+    """Events of the new one are counted anew: who has had two of the old one is told the first."""
+    with simulation(two) as ranks:
+        with subscribe(two, "max(s.U) > 0", name="x") as first:
+            first.wait_active()
+            for number in range(2):
+                put(ranks, number, np.ones(SHAPE))
+            assert [step for step, _ in events(first, 2)] == [0, 1]
+        knew = subscribe(two, "max(s.U) > 0", name="x", start=2)
+        forebay.Admin(group=two.path).remove_subscription("x")
+        with subscribe(two, "max(s.U) > 0", name="x") as again, knew:
+            again.wait_active()
+            put(ranks, 2, np.ones(SHAPE))
+            assert [step for step, _ in events(again, 1)] == [2]
+            assert [step for step, _ in events(knew, 1)] == [2]
+
+
 # ---- deaths, and servers that come and go ------------------------------------------------------------
 
 

@@ -124,11 +124,12 @@ impl Subscriber<'_> {
 
     /// Listens from the last event on, at the server that coordinates the stream.
     async fn listen(&mut self) -> Result<(Caller, AttachmentId)> {
-        let listen = Listen { name: self.plan.name.clone(), from: From::After(self.last), definition: None };
+        let (name, from) = (self.plan.name.clone(), From::After(self.last));
+        let listen = Listen { name, from, creation: None, definition: None };
         let (stream, reader) = (&self.plan.stream, Identity::default());
         let attach = Attach::to_listen(stream, 4, reader, Vec::new(), listen);
         match self.ask(&Request::Attach(Box::new(attach))).await? {
-            (home, Reply::Listening { attachment, last }) if last == self.last => Ok((home, attachment)),
+            (home, Reply::Listening { attachment, last, .. }) if last == self.last => Ok((home, attachment)),
             (_, other) => Err(unexpected(&other)),
         }
     }

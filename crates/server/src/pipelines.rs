@@ -175,7 +175,7 @@ impl Pipelines {
     /// The attachments of pipelines that run at events of subscriptions: by stream and subscription.
     pub(crate) fn run_at_events(&self) -> impl Iterator<Item = (&str, &str, AttachmentId)> {
         self.coordinated.values().filter_map(|pipeline| {
-            Some((&pipeline.spec.stream[..], &pipeline.spec.on.as_ref()?[..], pipeline.attachment?))
+            Some((&pipeline.spec.stream[..], &pipeline.spec.on.as_ref()?[..], pipeline.attachment_id()))
         })
     }
 

@@ -66,6 +66,8 @@ const ALONE: Duration = Duration::from_secs(30);
 /// A subscription as it is when it is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subscribed {
+    /// Tells it from earlier ones of the same name.
+    pub(crate) creation: u64,
     /// Whether it was there before.
     pub(crate) existed: bool,
     /// The number of its last event.
@@ -131,15 +133,16 @@ impl Subscriptions {
                 )));
             }
             known.connections.insert(connection);
-            let (last, finished) = (known.log.last_number(), known.finished);
-            return Ok(Subscribed { existed: true, last, finished });
+            let (creation, last, finished) = (known.creation, known.log.last_number(), known.finished);
+            return Ok(Subscribed { creation, existed: true, last, finished });
         }
         if self.coordinated.len() >= SUBSCRIPTIONS_MAX {
             let text =
                 format!("this server has {SUBSCRIPTIONS_MAX} subscriptions already: remove some first");
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let mut made = Subscription::new(cx.server.unique(), definition, cx.server.environment.now());
+        let creation = cx.server.unique();
+        let mut made = Subscription::new(creation, definition, cx.server.environment.now());
         made.connections.insert(connection);
         // What is known to be wrong is said at once; before its stream is there, it is checked when that is.
         if let Some(coordinator) = streams.coordinator(stream) {
@@ -160,10 +163,11 @@ impl Subscriptions {
         self.coordinated.insert(key.clone(), made);
         self.order_feeds(&key);
         self.keep_elsewhere(cx, &key);
-        Ok(Subscribed { existed: false, last: 0, finished: 0 })
+        Ok(Subscribed { creation, existed: false, last: 0, finished: 0 })
     }
 
-    /// A subscriber listens to a subscription from now on. Returns the number of the last event before those that it is told of.
+    /// A subscriber listens to a subscription from now on. Returns what tells it from earlier ones of its name, and the number of the
+    /// last event before those that it is told of.
     pub(crate) fn listen(
         &mut self,
         cx: &mut Context<'_>,
@@ -171,19 +175,23 @@ impl Subscriptions {
         stream: &str,
         (mut listen, id): (Listen, AttachmentId),
         listener: Listener,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         let key = (stream.to_owned(), listen.name.clone());
         if !self.coordinated.contains_key(&key) {
             let Some(definition) = listen.definition else {
                 return Err(self.not_found(stream, &listen.name));
             };
             self.subscribe(cx, streams, stream, *definition, id.0)?;
-            // It is another one, whose events are counted anew.
             listen.from = From::First;
         }
         let Some(found) = self.coordinated.get_mut(&key) else {
             return Err(self.not_found(stream, &listen.name));
         };
+        let creation = found.creation;
+        if listen.creation.is_some_and(|known| known != creation) {
+            // It is another one, whose events are counted anew.
+            listen.from = From::First;
+        }
         let held = listener.held();
         let last = found.add_listener(id, listener, listen.from);
         let watch = found.watch;
@@ -194,7 +202,7 @@ impl Subscriptions {
         }
         self.deliver(cx, streams, &key);
         self.end_if_over(cx, streams, &key);
-        Ok(last)
+        Ok((creation, last))
     }
 
     /// A subscriber has finished with a step; `pinned` says that arrays of it live on.

@@ -27,6 +27,8 @@ pub struct Listen {
     pub name: String,
     /// With which event to begin.
     pub from: From,
+    /// Of which subscription of this name `from` counts the events, if it is known: those of another one are told from the first on.
+    pub creation: Option<u64>,
     /// The subscription, if it is to be made where there is none of this name: of a subscriber that comes back.
     pub definition: Option<Box<Definition>>,
 }

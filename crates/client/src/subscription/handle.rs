@@ -76,6 +76,8 @@ pub struct Subscription {
 struct State {
     /// With which event it goes on.
     from: From,
+    /// Which subscription of its name that is, whose events are counted.
+    creation: u64,
     held: Option<Arc<HeldSteps>>,
     /// Why there will be no more events.
     over: Option<Error>,
@@ -90,11 +92,11 @@ impl Subscription {
         group: Group,
         stream: String,
         definition: Definition,
-        from: From,
+        (from, creation): (From, u64),
         window: u32,
     ) -> Subscription {
         let (without_step, reasons) = (Vec::new(), BTreeSet::new());
-        let state = Mutex::new(State { from, held: None, over: None, without_step, reasons });
+        let state = Mutex::new(State { from, creation, held: None, over: None, without_step, reasons });
         let (guard, listening, statics) = (ForkGuard::new(), Mutex::default(), LatestStatics::default());
         Subscription { guard, group, stream, definition, window, state, listening, statics }
     }
@@ -200,7 +202,9 @@ impl Subscription {
         held: Vec<forebay_core::steps::HeldStep>,
         deadline: Instant,
     ) -> Result<StepSource> {
-        let from = lock(&self.state).from;
+        let state = lock(&self.state);
+        let from = (state.from, Some(state.creation));
+        drop(state);
         let listening = Listening {
             group: &self.group,
             stream: &self.stream,
@@ -209,9 +213,10 @@ impl Subscription {
             window: self.window,
             held,
         };
-        let (source, last) = listen(listening, pool, deadline.max(Instant::now() + AT_LEAST))?;
-        lock(&self.state).from = From::After(last);
-        Ok(source)
+        let heard = listen(listening, pool, deadline.max(Instant::now() + AT_LEAST))?;
+        let mut state = lock(&self.state);
+        (state.from, state.creation) = (From::After(heard.last), heard.creation);
+        Ok(heard.source)
     }
 
     /// The server is gone that coordinated the stream: listens at the one that takes its place.

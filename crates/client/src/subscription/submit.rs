@@ -28,6 +28,16 @@ pub struct Subscriber {
     connections: Mutex<BTreeMap<String, Arc<Rpc>>>,
 }
 
+/// A subscription, as its server knows it.
+struct Made {
+    /// Tells it from earlier ones of the same name.
+    creation: u64,
+    /// The number of its last event.
+    last: u64,
+    /// That of the last event with which a subscriber has finished.
+    finished: u64,
+}
+
 /// Counts the subscriptions of this process that were given no name.
 static UNNAMED: AtomicU64 = AtomicU64::new(0);
 
@@ -59,8 +69,10 @@ impl Subscriber {
         let deadline = Instant::now() + self.group.limit();
         let known = lock(&self.connections).get(&stream).cloned();
         let asked = known.map(|rpc| (rpc.call(&request, "to make a subscription"), rpc));
-        let (last, finished) = match asked.map(|(answer, _)| answer.map(|answer| answer.message)) {
-            Some(Ok(Reply::Subscribed { last, finished, .. })) => (last, finished),
+        let Made { creation, last, finished } = match asked
+            .map(|(answer, _)| answer.map(|answer| answer.message))
+        {
+            Some(Ok(Reply::Subscribed { creation, last, finished, .. })) => Made { creation, last, finished },
             Some(Err(error)) if error.kind != ErrorKind::Unreachable => return Err(error),
             // Another server coordinates the stream now, or none was asked yet.
             _ => self.connect(&stream, &request, deadline)?,
@@ -72,24 +84,26 @@ impl Subscriber {
             From::After(number) => From::After(number.min(last)),
             From::First => From::First,
         };
-        Ok(Subscription::new(self.group.clone(), stream, definition, from, window))
+        Ok(Subscription::new(self.group.clone(), stream, definition, (from, creation), window))
     }
 
-    fn connect(&self, stream: &str, request: &Request, deadline: Instant) -> Result<(u64, u64)> {
+    fn connect(&self, stream: &str, request: &Request, deadline: Instant) -> Result<Made> {
         let ask = |rpc: &Rpc, left: Duration| match rpc
             .call_within(request, None, left, "to make a subscription")?
             .message
         {
-            Reply::Subscribed { last, finished, .. } => Ok(CoordinatorAnswer::Answer((last, finished))),
+            Reply::Subscribed { creation, last, finished, .. } => {
+                Ok(CoordinatorAnswer::Answer(Made { creation, last, finished }))
+            }
             Reply::Redirect(server) => Ok(CoordinatorAnswer::Redirect(server)),
             other => Err(unexpected(&other)),
         };
-        let (_, rpc, numbers) = self.group.at_coordinator(stream, &Role::Consumer, deadline, ask)?;
+        let (_, rpc, made) = self.group.at_coordinator(stream, &Role::Consumer, deadline, ask)?;
         let mut connections = lock(&self.connections);
         if connections.len() >= CONNECTIONS_MAX {
             connections.pop_first();
         }
         connections.insert(stream.to_owned(), Arc::new(rpc));
-        Ok(numbers)
+        Ok(made)
     }
 }

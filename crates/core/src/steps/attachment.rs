@@ -138,6 +138,8 @@ pub(super) enum Role {
     StandIn {
         /// Which steps were dropped meanwhile: one that comes back may have had some of them.
         dropped: BTreeSet<(RunNumber, StepNumber)>,
+        /// Which steps were chosen for one that is told of no others.
+        chosen: BTreeSet<(RunNumber, StepNumber)>,
     },
 }
 
@@ -278,7 +280,7 @@ impl Attachment {
     pub(super) fn stand_in(needs: impl Into<NeedsByStep>, run: Option<RunNumber>) -> Attachment {
         let mut attachment = Attachment::new(needs, ServerId(0), 1);
         attachment.window = 0;
-        attachment.role = Role::StandIn { dropped: BTreeSet::new() };
+        attachment.role = Role::StandIn { dropped: BTreeSet::new(), chosen: BTreeSet::new() };
         attachment.phase = run.map_or(Phase::Waiting, |run| Phase::TakesPart(run, 0));
         attachment
     }
@@ -412,7 +414,26 @@ impl Attachment {
     pub(super) fn dropped_meanwhile(&self) -> Option<&BTreeSet<(RunNumber, StepNumber)>> {
         match &self.role {
             Role::Reader => None,
-            Role::StandIn { dropped } => Some(dropped),
+            Role::StandIn { dropped, .. } => Some(dropped),
+        }
+    }
+
+    /// Which steps were chosen for it while somebody stood in for it.
+    pub(super) fn chosen_meanwhile(&self) -> Option<&BTreeSet<(RunNumber, StepNumber)>> {
+        match &self.role {
+            Role::Reader => None,
+            Role::StandIn { chosen, .. } => Some(chosen),
+        }
+    }
+
+    /// A step is chosen for it that is to be told of once it is back; whether it is still awaited.
+    pub(super) fn note_chosen(&mut self, step: (RunNumber, StepNumber)) -> bool {
+        match &mut self.role {
+            Role::Reader => false,
+            Role::StandIn { chosen, .. } => {
+                chosen.insert(step);
+                true
+            }
         }
     }
 
@@ -718,7 +739,7 @@ impl Attachment {
     }
 
     fn note_dropped(&mut self, run: RunNumber, step: StepNumber) {
-        if let Role::StandIn { dropped } = &mut self.role {
+        if let Role::StandIn { dropped, .. } = &mut self.role {
             dropped.insert((run, step));
             if dropped.len() > DROPPED_MAX {
                 dropped.pop_first();

@@ -205,8 +205,9 @@ impl Node {
         for stream in telling {
             self.settle_if_told(state, &stream);
         }
-        self.settle_pipelines(state);
+        // They know at which steps pipelines are still to run.
         self.settle_subscriptions(state);
+        self.settle_pipelines(state);
     }
 
     /// What was known of a stream has been told: it goes on.

@@ -29,8 +29,8 @@ impl Session {
             all.subscribe(cx, streams, &stream, definition, connection)
         });
         node.drain(&mut state);
-        let Subscribed { existed, last, finished } = made?;
-        Ok(Reply::Subscribed { existed, last, finished })
+        let Subscribed { creation, existed, last, finished } = made?;
+        Ok(Reply::Subscribed { creation, existed, last, finished })
     }
 
     /// Pauses, resumes or removes a subscription.
@@ -88,14 +88,13 @@ impl Session {
         let stream = attach.stream;
         let attached = Attached { id, stream: stream.clone(), rank: None, listens: true };
         let mut state = node.state.lock();
-        let mut last = 0;
         let listened = node.with_subscriptions(&mut state, |all, cx, streams| {
-            all.listen(cx, streams, &stream, (listen, id), listener).inspect(|number| last = *number)
+            all.listen(cx, streams, &stream, (listen, id), listener)
         });
         node.drain(&mut state);
-        listened?;
+        let (creation, last) = listened?;
         self.attachments.push(attached);
-        Ok(Reply::Listening { attachment: id, last })
+        Ok(Reply::Listening { attachment: id, creation, last })
     }
 
     /// Whether an attachment is a subscriber.

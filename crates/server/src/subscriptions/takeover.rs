@@ -96,6 +96,14 @@ impl Subscriptions {
         }
         let needs = copies.first().map_or(Needs::all(1), |copy| copy.needs.clone());
         let joins = copies.iter().any(|copy| copy.definition.check().is_ok_and(|streams| streams.len() > 1));
+        // The stand-in of this watch still holds the steps of events at which pipelines were still to run.
+        for copy in &copies {
+            let run_at = |(of, name): &Key| of == stream && *name == copy.definition.name;
+            for (_, pipeline) in self.pipelines.iter().filter(|(key, _)| run_at(key)) {
+                let events = copy.log.all();
+                events.for_each(|event| streams.choose(stream, *pipeline, (event.run, event.step)));
+            }
+        }
         // Some of its subscriptions may have been told of before.
         if !self.watches.contains_key(&id)
             && let Err(error) = self.attach(cx, streams, (stream, id, joins), needs, (start, held))

@@ -189,6 +189,8 @@ pub enum Reply {
     Listening {
         /// Names it.
         attachment: AttachmentId,
+        /// Tells its subscription from earlier ones of the same name.
+        creation: u64,
         /// The number of the last event before those that it is told of.
         last: u64,
     },
@@ -205,6 +207,8 @@ pub enum Reply {
     Evaluated(Box<TextValue>),
     /// To [`Request::Subscribe`].
     Subscribed {
+        /// Tells it from earlier ones of the same name.
+        creation: u64,
         /// Whether it was there before.
         existed: bool,
         /// The number of its last event; 0 if there was none.

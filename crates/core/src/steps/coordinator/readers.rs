@@ -213,6 +213,8 @@ impl StreamCoordinator {
     ) {
         attachment.oldest = true;
         if attachment.is_chosen_for {
+            let chosen = stood_in.and_then(Attachment::chosen_meanwhile).cloned().unwrap_or_default();
+            chosen.range(first..).for_each(|step| self.enqueue_chosen(attachment, *step));
             return;
         }
         let alike = |other: &&Attachment| other.is_stand_in() && other.needs == attachment.needs;
@@ -478,19 +480,28 @@ impl StreamCoordinator {
         self.released(id, run, step, pinned)
     }
 
-    /// A closed step is chosen for an attachment that is told of no others. Nothing happens if it is held no longer, or was chosen
-    /// already.
+    /// A closed step is chosen for an attachment that is told of no others, or for who comes back to its place. Nothing happens if it is
+    /// held no longer, was chosen already, or lies before those with which who came back goes on.
     pub fn choose(&mut self, id: AttachmentId, run: RunNumber, step: StepNumber) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let Some(mut attachment) = self.attachments.remove(&id) else { return effects };
+        let is_past = (run, step) < attachment.first;
+        if !attachment.note_chosen((run, step)) && attachment.is_chosen_for && !is_past {
+            self.enqueue_chosen(&mut attachment, (run, step));
+        }
+        self.attachments.insert(id, attachment);
+        self.deliver(id, &mut effects);
+        effects
+    }
+
+    /// A step that was chosen for an attachment waits for it, if it is still there.
+    fn enqueue_chosen(&mut self, attachment: &mut Attachment, (run, step): (RunNumber, StepNumber)) {
         let held = self.runs.get_mut(&run).and_then(|of_run| of_run.steps.get_mut(&step));
-        let (Some(held), Some(attachment)) = (held, self.attachments.get_mut(&id)) else { return effects };
         let is_known = attachment.holds().any(|known| known == (run, step));
-        if held.is_closed() && !is_known && attachment.is_chosen_for {
+        if let Some(held) = held.filter(|held| held.is_closed() && !held.dropped && !is_known) {
             held.holds += 1;
             attachment.enqueue(run, step);
-            self.deliver(id, &mut effects);
         }
-        effects
     }
 
     /// An attachment may hold so many steps from now on.
