@@ -32,13 +32,16 @@ def field(number: int) -> NDArray[Any]:
     return np.asarray(np.sin(z / 7 + number) * np.cos(y / 5) + (1 + np.sin(number / 2)) * x / SHAPE[2])
 
 
-def put(ranks: list[forebay.Producer], number: int, array: NDArray[Any], name: str = "U") -> None:
+def put(
+    ranks: list[forebay.Producer], number: int, array: NDArray[Any], name: str = "U", also: str | None = None
+) -> None:
     with contextlib.ExitStack() as stack:
         size = len(ranks)
         for rank, sim in enumerate(ranks):
             first, end = ROWS * rank // size, ROWS * (rank + 1) // size
             step = stack.enter_context(sim.step(number, time=number / 4))
-            step.put(name, array[first:end], offset=(first, *[0] * (array.ndim - 1)))
+            for field in filter(None, (name, also)):
+                step.put(field, array[first:end], offset=(first, *[0] * (array.ndim - 1)))
 
 
 @contextlib.contextmanager
@@ -400,6 +403,31 @@ def test_who_knew_one_of_this_name_before_misses_nothing_of_the_new_one(two: for
             assert [step for step, _ in events(knew, 1)] == [2]
 
 
+def test_a_field_that_no_rank_offers_is_told_though_nothing_is_staged(two: forebay.LocalGroup) -> None:
+    """The subscription came before its stream, and has a mistake in a name; a dimension is no field."""
+    with (
+        subscribe(two, "max(s.UU) > 0", name="wrong") as wrong,
+        subscribe(two, "max(gradient(s.U, z)) >= 0", name="right") as right,
+        simulation(two) as ranks,
+    ):
+        put(ranks, 0, np.ones(SHAPE))
+        with pytest.warns(forebay.UnknownWarning, match="has no field 'UU'; it has U. Did you mean 'U'"):
+            assert nothing_comes(wrong)
+        assert events(right, 1)[0][1] == "rose"
+        assert of_name(two, "wrong")["unknown"] == {"not offered": 1}
+        assert of_name(two, "right")["unknown"] == {}
+
+
+def test_what_the_space_does_not_have_is_refused(two: forebay.LocalGroup) -> None:
+    for text in ("time() > 1 and max(A) > 0", "rate(max(A)) > 1", "max(A) > 0 for 0.5 time"):
+        with pytest.raises(forebay.Invalid, match="no physical time"):
+            subscribe(two, text, space=True)
+    with pytest.raises(
+        forebay.Invalid, match=r"keep_around=3: give how many steps before and after, as \(2, 1\)"
+    ):
+        subscribe(two, "max(s.U) > 0", keep_around=3)
+
+
 # ---- deaths, and servers that come and go ------------------------------------------------------------
 
 
@@ -522,10 +550,18 @@ def test_a_pipeline_runs_at_events_alone(two: forebay.LocalGroup, tmp_path: Path
     code.write_text(
         """
 import pathlib
+import forebay
 
 def act(step):
     with open(pathlib.Path(__file__).with_name("acted"), "a") as out:
         print(step.number, step.fields, step["U"][3, 4, 5], file=out)
+
+class Act(forebay.Pipeline):
+    def execute(self, step, comm):
+        rows = comm.allgather([block.interior.shape[0] for block in step.blocks("U")])
+        if comm.rank == 0:
+            with open(pathlib.Path(__file__).with_name("class-acted"), "a") as out:
+                print(step.number, step.fields, sum(sum(rows, [])), file=out)
 """
     )
     admin = forebay.Admin(group=two.path, timeout=60)
@@ -537,14 +573,18 @@ def act(step):
             sim.array("U", dtype="f8", shape=SHAPE, dims=("z", "y", "x"))
             sim.array("V", dtype="f8", shape=SHAPE)
         admin.create_pipeline("act", f"{code}:act", stream="s", on="hot")
+        admin.create_pipeline("class", f"{code}:Act", stream="s", on="hot")
         watch.wait_active()
         for number in range(12):
-            put(ranks, number, np.full(SHAPE, number % 4 - 2.5))
+            put(ranks, number, np.full(SHAPE, number % 4 - 2.5), also="V")
         acted = tmp_path / "acted"
         wait_until(lambda: acted.exists() and len(acted.read_text().splitlines()) == 3)
         assert [line.split()[0] for line in acted.read_text().splitlines()] == ["3", "7", "11"]
         assert acted.read_text().splitlines()[0] == "3 ['U'] 0.5"
         assert [event[0] for event in events(watch, 3)] == [3, 7, 11]
+        acted = tmp_path / "class-acted"
+        expected = [f"{number} ['U'] 10" for number in (3, 7, 11)]
+        wait_until(lambda: acted.exists() and acted.read_text().splitlines() == expected)
 
         def is_counted() -> bool:
             [pipeline] = [one for one in admin.status()["pipelines"] if one["name"] == "act"]

@@ -168,7 +168,7 @@ class ReaderStatus(TypedDict):
     """A consumer or a pipeline that is attached to a stream."""
 
     kind: str
-    """`consumer` or `pipeline`."""
+    """`consumer`, `pipeline` or `subscriptions`."""
     name: str | None
     """The name that it was given."""
     host: str | None
@@ -413,7 +413,7 @@ class ReaderContract(TypedDict):
     """A consumer or a pipeline, and what it needs of the fields that are offered."""
 
     kind: str
-    """`consumer` or `pipeline`."""
+    """`consumer`, `pipeline` or `subscriptions`."""
     name: str | None
     """The name that it was given."""
     host: str | None

@@ -39,7 +39,7 @@ pub(crate) fn eval(common: &Common, eval: &Eval, output: &Output) -> Result<Exit
         return in_space(common, eval, output);
     }
     let syntax = Syntax::parse(&eval.text)?;
-    let streams = Schema::streams_of(eval.stream.as_deref(), syntax.fields());
+    let streams = Schema::streams_of(eval.stream.as_deref(), syntax.taken_fields());
     let stream = match &streams[..] {
         [stream] => stream.clone(),
         [] => {
@@ -57,7 +57,7 @@ pub(crate) fn eval(common: &Common, eval: &Eval, output: &Output) -> Result<Exit
             ));
         }
     };
-    let named = syntax.fields().iter().map(|field| field.name.clone());
+    let named = syntax.taken_fields().map(|field| field.name.clone());
     let mut fields: Vec<String> = named.collect();
     fields.sort_unstable();
     fields.dedup();

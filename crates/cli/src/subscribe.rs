@@ -21,7 +21,8 @@ use std::time::{Duration, SystemTime};
 /// As in forebay subscribe 'max(grayscott.U) > 0.9 for 3 steps'. The servers
 /// evaluate the condition at each step, beside the blocks. With --json each
 /// event is a JSON object on a line. Ends after --count events, or with the
-/// subscription; that ends with this command unless --keep is given.
+/// subscription; that ends half a minute after this command, unless somebody
+/// else listens to it or --keep is given.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Subscribe {
     /// What to watch for: a condition, as docs/expressions.md describes
@@ -129,6 +130,9 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
         output.result(&json!({ "name": name, "stream": subscription.stream() }), |_| vec![name]);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(stream) = subscription.stream() {
+        remark_if_unknown(common, stream, output)?;
+    }
     let mut live = Live::lines(output.is_json());
     let mut told = 0;
     while given.count.is_none_or(|count| told < count) && !live.is_broken() {
@@ -153,6 +157,19 @@ pub(crate) fn subscribe(common: &Common, given: &Subscribe, output: &Output) -> 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says so if nobody has opened a stream yet: its name may be wrong.
+fn remark_if_unknown(common: &Common, stream: &str, output: &Output) -> Result<()> {
+    let status = Admin::open(&common.group_options()?)?.status()?;
+    if status.stream(stream).is_none_or(|known| known.run == 0) {
+        let others: Vec<&str> =
+            status.streams.iter().filter(|known| known.run > 0).map(|known| &known.name[..]).collect();
+        let there =
+            if others.is_empty() { String::new() } else { format!("; there is {}", others.join(", ")) };
+        output.remark(&format!("nobody has opened stream '{stream}' yet: waiting for it{there}"));
+    }
+    Ok(())
 }
 
 fn json_event(subscription: &forebay_client::Subscription, told: &SubscriptionEvent) -> Value {
@@ -185,12 +202,22 @@ fn place(place: &Place) -> Value {
     json_of(&Scalar::Place(Some(place.clone())))
 }
 
+/// A time for people, without what doubles add behind twelve digits.
+fn shown(time: f64) -> f64 {
+    format!("{time:.11e}").parse().unwrap_or(time)
+}
+
+/// So many of something.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// An event for people.
 fn line_of(told: &SubscriptionEvent) -> String {
     let event = &told.event;
     let mut line = format!("step {}", event.step);
     if event.time.is_finite() {
-        line += &format!("  t={}", event.time);
+        line += &format!("  t={}", shown(event.time));
     }
     line += &format!("  {}", event.turn.name());
     for value in &event.values {
@@ -242,12 +269,15 @@ fn table(all: &[SubscriptionStatus]) -> Vec<String> {
         lines.push(format!("    {}", one.text));
         let last = one.last_event_step.map_or(String::new(), |step| format!(", the last at step {step}"));
         lines.push(format!(
-            "    {} evaluations, held at {}, {} events{last}; {} listen; {:.3} s, {} read",
-            one.evaluated,
+            "    {}, true at {}; {}{last}",
+            counted(one.evaluated, "evaluation"),
             one.held,
-            one.events,
-            one.subscribers,
-            one.seconds,
+            counted(one.events, "event"),
+        ));
+        lines.push(format!(
+            "    {}; {:.1} ms of computing, {} read",
+            counted(one.subscribers, "subscriber"),
+            1e3 * one.seconds,
             crate::output::bytes(one.read_bytes)
         ));
         if unknown > 0 {

@@ -21,8 +21,9 @@ impl Worker {
     }
 
     fn ready(&self, py: Python<'_>, fields: given::Fields, every: u32) -> PyResult<()> {
-        let needs = needs(fields, every)?;
-        waiting(py, || self.0.ready(Some(needs)))
+        // Code that says nothing gets what the pipeline was created for.
+        let needs = fields.is_some().then(|| needs(fields, every)).transpose()?;
+        waiting(py, || self.0.ready(needs))
     }
 
     fn failed(&self, py: Python<'_>, traceback: &str) -> PyResult<()> {

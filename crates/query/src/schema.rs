@@ -39,7 +39,7 @@ impl Schema {
     }
 
     /// The streams that a text names, each once: what has to be known before it can be checked.
-    pub fn streams_of(own: Option<&str>, fields: &[FieldUse]) -> Vec<String> {
+    pub fn streams_of<'a>(own: Option<&str>, fields: impl Iterator<Item = &'a FieldUse>) -> Vec<String> {
         let mut streams: Vec<String> = Vec::new();
         for field in fields {
             let named = field.stream.as_deref().or(own);
@@ -57,9 +57,14 @@ impl Schema {
             return fail(format!("field '{}': of which stream? Write stream.{}", named.name, named.name));
         };
         let Some((stream, fields)) = self.streams.iter().find(|(name, _)| name == stream) else {
-            let known = self.streams.iter().map(|(name, _)| &name[..]);
-            let stream_is = in_words(stream);
-            return fail(format!("there is no {stream_is}{}", did_you_mean(nearest(stream, known))));
+            // Of what is watched all streams are known that it names.
+            let known: Vec<_> = self.streams.iter().map(|(name, _)| &name[..]).collect();
+            return fail(format!(
+                "{} is another one than {}, and an expression that is evaluated once has fields of one{}",
+                in_words(stream),
+                known.iter().map(|known| in_words(known)).collect::<Vec<_>>().join(", "),
+                did_you_mean(nearest(stream, known.into_iter()))
+            ));
         };
         if let Some(field) = fields.iter().find(|field| field.name == named.name) {
             return Ok((stream, field));

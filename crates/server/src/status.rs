@@ -126,7 +126,11 @@ fn needed(needs: &Needs) -> Value {
 fn who(reader: &ReaderStatus) -> Value {
     let who = reader.who.as_ref();
     json!({
-        "kind": if who.is_some() { "consumer" } else { "pipeline" },
+        "kind": match who {
+            Some(_) => "consumer",
+            None if reader.is_of_subscriptions => "subscriptions",
+            None => "pipeline",
+        },
         "name": who.and_then(|who| who.name.clone()).or(reader.pipeline.clone()),
         "host": who.map(|who| &who.host),
         "pid": who.map(|who| who.pid),

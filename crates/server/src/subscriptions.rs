@@ -309,11 +309,21 @@ impl Subscriptions {
         self.pipelines.extend(all.map(|(stream, name, id)| ((stream.to_owned(), name.to_owned()), id)));
     }
 
-    /// What a subscription needs of its stream.
-    pub(crate) fn needs_of(&self, stream: &str, name: &str) -> Result<Needs> {
-        let found = self.coordinated.get(&(stream.to_owned(), name.to_owned()));
-        let watch = found.and_then(|found| self.watches.get(&found.watch));
-        watch.map(|watch| watch.needs.clone()).ok_or_else(|| self.not_found(stream, name))
+    /// What a subscription needs of its stream: the region that it watches, once the stream's fields are known.
+    pub(crate) fn needs_of(&mut self, streams: &dyn Streams, stream: &str, name: &str) -> Result<Needs> {
+        let key = (stream.to_owned(), name.to_owned());
+        let Some(found) = self.coordinated.get_mut(&key) else { return Err(self.not_found(stream, name)) };
+        if found.partners.is_empty()
+            && let Some(coordinator) = streams.coordinator(stream)
+        {
+            let fields = coordinator.offered().0.cloned().collect();
+            // What is wrong with the text its subscribers are told.
+            let is_new = found.check(&[(stream.to_owned(), fields)]).unwrap_or(false);
+            if let Some(watch) = self.watches.get_mut(&found.watch) {
+                watch.has_new_plans |= is_new;
+            }
+        }
+        found.needs(stream)
     }
 
     /// The attachment through which a subscription is told of steps.

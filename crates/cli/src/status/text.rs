@@ -83,7 +83,8 @@ fn servers(servers: &[ServerStatus]) -> Vec<String> {
 /// A handle that has a name and is connected to a server.
 fn handle(named: &ConnectionStatus) -> String {
     let ConnectionStatus { role, name, host, pid } = named;
-    format!("    {} '{name}' (process {pid} on {host})", role.strip_suffix('s').unwrap_or(role))
+    let place = if host.is_empty() { String::new() } else { format!(" (process {pid} on {host})") };
+    format!("    {} '{name}'{place}", role.strip_suffix('s').unwrap_or(role))
 }
 
 fn streams(status: &GroupStatus) -> Vec<String> {

@@ -120,7 +120,8 @@ impl Step {
             let known: Vec<_> = self.fields().map(|found| &found.field.name[..]).collect();
             Error::not_found(format!(
                 "field '{name}' is not part of {}; it has {}. Is the field in the contract, with a period that meets this \
-                 step, and did a rank put it?",
+                 step, and did a rank put it? An event brings the fields that its text names: for others open the stream \
+                 (forebay.Stream) and take this step from it",
                 self.report.id,
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             ))

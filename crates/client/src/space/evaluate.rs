@@ -23,7 +23,7 @@ impl Space {
     pub fn evaluate(&self, text: &str, step: StepNumber, timeout: Duration) -> Result<Scalar> {
         self.guard.check("space")?;
         let syntax = Syntax::parse(text)?;
-        if let Some(field) = syntax.fields().iter().find(|field| field.stream.is_some()) {
+        if let Some(field) = syntax.taken_fields().find(|field| field.stream.is_some()) {
             return Err(Error::invalid(format!(
                 "field '{}': what is evaluated in the space names no streams",
                 field.name
@@ -43,7 +43,7 @@ impl Space {
         deadline: Instant,
     ) -> Result<Scalar> {
         let left = || deadline.saturating_duration_since(Instant::now());
-        let mut names: Vec<&str> = syntax.fields().iter().map(|field| &field.name[..]).collect();
+        let mut names: Vec<&str> = syntax.taken_fields().map(|field| &field.name[..]).collect();
         names.sort_unstable();
         names.dedup();
         let fields =

@@ -47,7 +47,7 @@ impl Admin {
                 Err(Error::not_found(format!("there is no subscription '{name}'; there are {known}")))
             }
             _ => Err(Error::invalid(format!(
-                "there are several subscriptions '{name}', of {}: say of which stream",
+                "there are several subscriptions '{name}', of {}: say of which stream (stream=, on the command line --stream)",
                 streams.iter().map(|stream| in_words(stream)).collect::<Vec<_>>().join(", ")
             ))),
         }

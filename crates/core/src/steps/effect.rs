@@ -31,6 +31,8 @@ pub enum Effect {
     Cursor(String, (RunNumber, StepNumber)),
     /// The contract of a reader, or of a pipeline, meets none of the latest steps: of which, and what the log is to say.
     Unmatched(String, String),
+    /// All ranks of a run have begun, the last one with this step, and offer none of the fields that subscriptions need.
+    NotOffered(AttachmentId, RunNumber, StepNumber),
     /// Tell an attachment that its contract cannot be met; it is gone.
     Failed(AttachmentId, Error),
     /// Nothing holds the step any more: these servers may free its blocks.

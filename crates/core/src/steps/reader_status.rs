@@ -6,13 +6,15 @@ use crate::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use crate::steps::attachment::{Attachment, Take};
 use crate::steps::share::Share;
 
-/// A consumer or a pipeline.
+/// A consumer, a pipeline, or subscriptions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReaderStatus {
     /// Who reads, one of them if they are several; `None` of a pipeline.
     pub who: Option<Identity>,
     /// The name of the pipeline, if it is one.
     pub pipeline: Option<String>,
+    /// Whether it is of subscriptions that need the same.
+    pub is_of_subscriptions: bool,
     /// How many read: 1, unless it is a cohort, or several share its steps.
     pub ranks: u64,
     /// The server that it is connected to.
@@ -48,6 +50,7 @@ impl ReaderStatus {
                 .or(attachment.reader.as_ref())
                 .cloned(),
             pipeline: attachment.pipeline.clone(),
+            is_of_subscriptions: attachment.is_of_subscriptions,
             ranks: attachment.readers(),
             server: attachment.server,
             needs: attachment.demanded().clone(),

@@ -161,6 +161,8 @@ impl Checker<'_> {
             Meaning::Position(_) => {
                 Err(self.mismatch(id, "a coordinate of which dimension? Write argmax(...).at.x"))
             }
+            Meaning::Elements(Elements { lane: crate::plan::Lane::Mask, .. }) => Err(self
+                .mismatch(id, "this is a condition for each element: say any(...), all(...) or count(...)")),
             _ => Err(self
                 .mismatch(id, "this has a value for each element: say which aggregate of them, as max(...)")),
         }

@@ -108,7 +108,7 @@ const ALL: [(&str, Function); 71] = [
 ];
 
 /// What other languages call them.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("arcsin", "asin"),
     ("arccos", "acos"),
     ("arctan", "atan"),
@@ -121,6 +121,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("amax", "max"),
     ("amin", "min"),
     ("quantile", "percentile"),
+    ("median", "percentile"),
     ("pow", "**"),
     ("len", "size"),
 ];

@@ -86,7 +86,8 @@ const REFUSED: &[(&str, ErrorKind, &str)] = &[
     (
         "max(fluidd.U) > 1",
         ErrorKind::NotFound,
-        "column 5: there is no stream 'fluidd'. Did you mean 'fluid'?",
+        "column 5: stream 'fluidd' is another one than stream 'fluid', stream 'solid', and an expression that is evaluated once has \
+         fields of one. Did you mean 'fluid'?",
     ),
     ("1 + maxx(U) > 1", ErrorKind::NotFound, "column 5: there is no function 'maxx'. Did you mean 'max'?"),
     (

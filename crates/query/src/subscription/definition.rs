@@ -1,7 +1,7 @@
 //! What is asked for.
 
 use crate::schema::{SPACE, Schema};
-use crate::syntax::{Duration, Level, Syntax};
+use crate::syntax::{Duration, Level, Node, Problem, Syntax};
 use crate::time::Turn;
 use forebay_core::ids::{Timestamp, check_name};
 use forebay_core::{Error, Result};
@@ -148,17 +148,17 @@ impl Definition {
         if self.is_in_space() {
             return self.check_in_space(&syntax).map(|()| vec![SPACE.to_owned()]);
         }
-        let streams = Schema::streams_of(self.own.as_deref(), syntax.fields());
+        let streams = Schema::streams_of(self.own.as_deref(), syntax.taken_fields());
         if streams.len() > STREAMS_MAX {
             return fail(format!("{} streams in one text: at most {STREAMS_MAX}", streams.len()));
         }
         streams.iter().try_for_each(|stream| check_name("stream", stream))?;
-        match (streams.is_empty(), syntax.fields().first()) {
+        match (streams.is_empty(), syntax.taken_fields().next()) {
             (false, _) => Ok(streams),
             (true, Some(field)) => {
                 let name = &field.name;
                 fail(format!(
-                    "field '{name}': of which stream? Write stream.{name}, or say the stream of all with stream="
+                    "field '{name}': of which stream? Write stream.{name}, or name the stream of all fields (stream=, on the command line --stream)"
                 ))
             }
             (true, None) => fail("nothing is watched: the text names no field".to_owned()),
@@ -172,16 +172,16 @@ impl Definition {
 
     fn check_in_space(&self, syntax: &Syntax) -> Result<()> {
         let fail = |text: String| Err(Error::invalid(text));
-        if let Some(field) = syntax.fields().iter().find(|field| field.stream.is_some()) {
+        if let Some(field) = syntax.taken_fields().find(|field| field.stream.is_some()) {
             return fail(format!("field '{}': what is watched in the space names no streams", field.name));
         }
-        if let Some(field) = syntax.fields().iter().find(|field| field.level != Level::One(0)) {
+        if let Some(field) = syntax.taken_fields().find(|field| field.level != Level::One(0)) {
             return fail(format!(
                 "field '{}': what is watched in the space is watched at level 0",
                 field.name
             ));
         }
-        if syntax.fields().is_empty() {
+        if syntax.taken_fields().next().is_none() {
             return fail("nothing is watched: the text names no field".to_owned());
         }
         if self.keeps.is_some() {
@@ -195,6 +195,14 @@ impl Definition {
                 "what is put into the space has no physical time: say for how many steps, not for how much time"
                     .to_owned(),
             );
+        }
+        let timed = syntax.nodes().find_map(|(id, node)| match node {
+            Node::Call(name, _) if name == "time" || name == "rate" => Some((id, name)),
+            _ => None,
+        });
+        if let Some((id, name)) = timed {
+            let what = format!("{name}(): what is put into the space has no physical time");
+            return Err(syntax.error(&Problem::invalid(syntax.span(id), what)));
         }
         Ok(())
     }

@@ -86,13 +86,7 @@ impl State {
         let (event, unknown) = match outcome {
             Outcome::Nothing => (None, None),
             Outcome::Unknown(why) => {
-                *self.counts.unknown.entry(why.kind).or_default() += 1;
-                // At first there is no history: that is no news.
-                let is_new = why.kind != UnknownKind::History && !self.reasons.contains_key(&why.kind);
-                if is_new {
-                    self.reasons.insert(why.kind, (run, moment.step, why.text.clone()));
-                }
-                self.unknown = Some(why.clone());
+                let is_new = self.note_unknown((run, moment.step), &why);
                 (None, is_new.then_some(why))
             }
             Outcome::Event(turn, episode) => {
@@ -113,6 +107,18 @@ impl State {
             }
         };
         Settled { event, unknown }
+    }
+
+    /// Nothing is known at a step. Returns whether subscribers are to be told: of each sort of reason once.
+    pub fn note_unknown(&mut self, (run, step): (RunNumber, StepNumber), why: &Unknown) -> bool {
+        *self.counts.unknown.entry(why.kind).or_default() += 1;
+        // At first there is no history: that is no news.
+        let is_new = why.kind != UnknownKind::History && !self.reasons.contains_key(&why.kind);
+        if is_new {
+            self.reasons.insert(why.kind, (run, step, why.text.clone()));
+        }
+        self.unknown = Some(why.clone());
+        is_new
     }
 
     /// Whether it ends by itself: it has had as many events as it was to have.

@@ -224,3 +224,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn names_of_dimensions_are_no_fields() {
+    let taken = |text: &str| {
+        let syntax = Syntax::parse(text).unwrap();
+        syntax.taken_fields().map(|field| field.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(taken("max(gradient(T, z)) > 1"), ["T"]);
+    assert_eq!(taken("max(gradient(s.T, x)) > max(x)"), ["T", "x"]);
+    assert_eq!(taken("max(divergence(x=U, y=V)) > 1"), ["U", "V"]);
+}

@@ -191,6 +191,9 @@ pub struct Until {
     pub hold: Option<Duration>,
 }
 
+/// The functions that take the name of a dimension behind their first argument.
+const NAMES_DIMENSION: &[&str] = &["gradient"];
+
 /// What a text says, as a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Syntax {
@@ -225,9 +228,28 @@ impl Syntax {
         self.spans[id.index()]
     }
 
-    /// The fields that it names, each once.
+    /// The names that may be those of fields, each once: names of dimensions in calls are among them.
     pub fn fields(&self) -> &[FieldUse] {
         &self.fields
+    }
+
+    /// The fields of which it takes elements, each once.
+    pub fn taken_fields(&self) -> impl Iterator<Item = &FieldUse> {
+        let calls = self.nodes.iter().filter_map(|node| match node {
+            Node::Call(name, arguments) if NAMES_DIMENSION.contains(&&name[..]) => Some(arguments),
+            _ => None,
+        });
+        let dimensions: Vec<NodeId> =
+            calls.flat_map(|arguments| arguments.iter().skip(1)).map(|argument| argument.value).collect();
+        let mut is_taken = vec![false; self.fields.len()];
+        for (id, node) in self.nodes() {
+            if let Node::Field(index) = node
+                && !(self.fields[*index].is_bare() && dimensions.contains(&id))
+            {
+                is_taken[*index] = true;
+            }
+        }
+        self.fields.iter().zip(is_taken).filter_map(|(field, is_taken)| is_taken.then_some(field))
     }
 
     /// The same without where they stand in the text: which elements of which fields it names.

@@ -38,6 +38,11 @@ impl Node {
                 Effect::Cursor(reader, cursor) => self.tell_of_cursor(state, stream, reader, cursor),
                 // Its contract meets none of the latest steps.
                 Effect::Unmatched(who, text) => tracing::warn!("stream '{stream}', {who}: {text}"),
+                Effect::NotOffered(attachment, run, step) => {
+                    if let Some(Delivery::User(user)) = state.attachments.delivery(attachment).cloned() {
+                        state.stream_events.push_back(StreamEvent::NotOffered { user, run, step });
+                    }
+                }
                 Effect::Failed(attachment, error) => match state.attachments.remove(attachment) {
                     Some(Delivery::Consumer { outboxes }) => {
                         let event = Event::Detached { attachment, error };

@@ -191,8 +191,11 @@ impl Node {
     pub(crate) fn create_pipeline(&self, mut spec: PipelineSpec) -> Result<Creation> {
         if let Some(subscription) = &spec.on {
             // Unless its code says otherwise it needs what is watched.
-            spec.otherwise_needs =
-                Some(self.state.lock().subscriptions.needs_of(&spec.stream, subscription)?);
+            let state = &mut self.state.lock();
+            let needs = self.with_subscriptions(state, |all, _, streams| {
+                all.needs_of(streams, &spec.stream, subscription)
+            })?;
+            spec.otherwise_needs = Some(needs);
         }
         self.tell_pipelines(|pipelines, cx, _| pipelines.create(cx, spec))
     }

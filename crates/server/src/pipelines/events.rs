@@ -37,7 +37,10 @@ impl Pipelines {
                 self.end(cx, streams, &name, &error);
             }
             // For others.
-            StreamEvent::Step { .. } | StreamEvent::Attached { .. } | StreamEvent::Failed { .. } => {}
+            StreamEvent::Step { .. }
+            | StreamEvent::Attached { .. }
+            | StreamEvent::NotOffered { .. }
+            | StreamEvent::Failed { .. } => {}
         }
     }
 

@@ -76,6 +76,15 @@ pub(crate) enum StreamEvent {
         /// Who is told.
         user: StreamUser,
     },
+    /// The ranks of a run offer none of the fields that the user needs.
+    NotOffered {
+        /// Who is told.
+        user: StreamUser,
+        /// The run.
+        run: RunNumber,
+        /// Its first step.
+        step: StepNumber,
+    },
     /// The user can be told of no more steps.
     Failed {
         /// Who is told.
@@ -91,6 +100,7 @@ impl StreamEvent {
         match self {
             StreamEvent::Step { user, .. }
             | StreamEvent::Attached { user }
+            | StreamEvent::NotOffered { user, .. }
             | StreamEvent::Failed { user, .. } => user,
         }
     }

@@ -39,14 +39,47 @@ impl Subscriptions {
             StreamEvent::Failed { user: StreamUser::Subscriptions(id), error } => {
                 self.on_failed(cx, streams, id, &error);
             }
+            StreamEvent::NotOffered { user: StreamUser::Subscriptions(id), run, step } => {
+                self.on_not_offered(cx, streams, id, (run, step));
+            }
             // For others.
-            StreamEvent::Step { .. } | StreamEvent::Attached { .. } | StreamEvent::Failed { .. } => {}
+            StreamEvent::Step { .. }
+            | StreamEvent::Attached { .. }
+            | StreamEvent::NotOffered { .. }
+            | StreamEvent::Failed { .. } => {}
         }
     }
 
     /// What is to be begun, now that the event is over.
     pub(crate) fn take_work(&mut self) -> Option<Work> {
         self.work.pop_front()
+    }
+
+    /// The ranks of a run offer none of the fields that a watch needs: those who listen are told at its first step.
+    fn on_not_offered(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &dyn Streams,
+        id: AttachmentId,
+        step: (RunNumber, StepNumber),
+    ) {
+        let Some(stream) = self.watches.get(&id).map(|watch| watch.stream.clone()) else { return };
+        let Some(coordinator) = streams.coordinator(&stream) else { return };
+        let fields = [(stream.clone(), coordinator.offered().0.cloned().collect::<Vec<Field>>())];
+        for name in self.users_of(id) {
+            let key = (stream.clone(), name);
+            let found = self.coordinated.get_mut(&key);
+            let Some(found) = found.filter(|found| found.partners.is_empty() && !found.state.is_paused)
+            else {
+                continue;
+            };
+            let Err(error) = found.check(&fields) else { continue };
+            let why = Unknown::new(UnknownKind::NotOffered, error.text);
+            if found.state.note_unknown(step, &why) {
+                found.listeners().for_each(|(id, listener)| listener.tell_unknown(cx, *id, step, &why));
+            }
+            self.keep_elsewhere(cx, &key);
+        }
     }
 
     /// A stream tells a watch of no more steps: its subscriptions end.

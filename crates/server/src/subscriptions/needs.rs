@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 pub(super) fn needs_of(definition: &Definition, stream: &str, syntax: &Syntax, plan: Option<&Plan>) -> Needs {
     let of_stream = |field: &&FieldUse| field.stream.as_deref().or(definition.own.as_deref()) == Some(stream);
     let names: BTreeSet<&str> =
-        syntax.fields().iter().filter(of_stream).map(|field| &field.name[..]).collect();
+        syntax.taken_fields().filter(of_stream).map(|field| &field.name[..]).collect();
     let period = Period::every(definition.every);
     let need = |name: &str| Need {
         field: name.to_owned(),

@@ -209,7 +209,7 @@ impl Subscription {
 /// The further streams that a subscription names, besides its first one.
 fn partners_of(definition: &Definition) -> Vec<Partner> {
     let Ok(syntax) = Syntax::parse(&definition.text) else { return Vec::new() };
-    let streams = Schema::streams_of(definition.own.as_deref(), syntax.fields());
+    let streams = Schema::streams_of(definition.own.as_deref(), syntax.taken_fields());
     let of = |stream: &String| Partner::new(stream, needs_of(definition, stream, &syntax, None));
     streams.iter().skip(1).map(of).collect()
 }

@@ -249,7 +249,7 @@ pub struct FieldStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReaderStatus {
-    /// `consumer` or `pipeline`.
+    /// `consumer`, `pipeline` or `subscriptions`.
     pub kind: String,
     /// The name that it was given.
     pub name: Option<String>,
@@ -420,7 +420,7 @@ pub struct OfferedField {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReaderContract {
-    /// `consumer` or `pipeline`.
+    /// `consumer`, `pipeline` or `subscriptions`.
     pub kind: String,
     /// The name that it was given.
     pub name: Option<String>,

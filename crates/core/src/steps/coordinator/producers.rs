@@ -170,10 +170,29 @@ impl StreamCoordinator {
         }
         self.note_finished_below(number, rank, step, &mut effects);
         if let Some(rank) = self.rank_mut(number, rank) {
-            rank.has_begun = true;
+            let is_first = !std::mem::replace(&mut rank.has_begun, true);
             rank.note_safe_below(step);
+            if is_first {
+                effects.extend(self.not_offered(number, step));
+            }
         }
         effects
+    }
+
+    /// A rank has begun its first step: if it was the last to do so, subscriptions are told of whose fields no rank offers any. Of steps
+    /// they do not hear then, since nothing of those is needed.
+    fn not_offered(&self, number: RunNumber, step: StepNumber) -> Vec<Effect> {
+        let begun = |run: &&Run| {
+            run.ranks.len() == run.options.size as usize && run.ranks.values().all(|rank| rank.has_begun)
+        };
+        let Some(run) = self.runs.get(&number).filter(begun) else { return Vec::new() };
+        let lacks = |attachment: &Attachment| {
+            attachment.is_of_subscriptions
+                && attachment.takes_part_in(number)
+                && !run.offer.fields.keys().any(|field| attachment.demanded().of(field).is_some())
+        };
+        let lacking = self.attachments.iter().filter(|(_, attachment)| lacks(attachment));
+        lacking.map(|(id, _)| Effect::NotOffered(*id, number, step)).collect()
     }
 
     /// What a rank has ended in a step has as many copies as it is to have.

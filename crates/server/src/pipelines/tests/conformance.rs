@@ -150,6 +150,7 @@ fn said(events: Vec<StreamEvent>) -> Vec<String> {
         let (pipeline, what) = match event {
             StreamEvent::Step { user, report } => (user, format!("step {}", report.id.step)),
             StreamEvent::Attached { user } => (user, "attached".to_owned()),
+            StreamEvent::NotOffered { user, .. } => (user, "not offered".to_owned()),
             StreamEvent::Failed { user, error } => (user, format!("failed: {error}")),
         };
         assert_eq!(pipeline, StreamUser::Pipeline("p".into()));
