@@ -65,8 +65,8 @@ pub(crate) fn check_needed(step: &str, found: &FieldReport, selection: &Selectio
     match (needed(found), &found.part) {
         (Some(needed), Some(part)) if selection.volume() > 0 && !needed.holds(selection) => {
             let text = format!(
-                "field '{}' at {step}: {selection} lies outside region {part}, which alone this reader asked for; an event brings \
-                 what its text watches: for more open the stream (forebay.Stream) and take this step from it",
+                "field '{}' at {step}: {selection} lies outside what this reader needs of it: region {part} (an event brings what \
+                 its text watches)",
                 found.field.name
             );
             Err(Error::new(ErrorKind::NotCovered, text))

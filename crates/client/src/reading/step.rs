@@ -120,8 +120,7 @@ impl Step {
             let known: Vec<_> = self.fields().map(|found| &found.field.name[..]).collect();
             Error::not_found(format!(
                 "field '{name}' is not part of {}; it has {}. Is the field in the contract, with a period that meets this \
-                 step, and did a rank put it? An event brings the fields that its text names: for others open the stream \
-                 (forebay.Stream) and take this step from it",
+                 step, and did a rank put it? (An event brings the fields that its text names.)",
                 self.report.id,
                 if known.is_empty() { "none".into() } else { known.join(", ") }
             ))
