@@ -206,7 +206,12 @@ def test_what_is_wrong_is_said_where_it_stands(two: forebay.LocalGroup) -> None:
             ("max(uu)", forebay.NotFound, "stream 's' has no field 'uu'; it has big, u. Did you mean 'u'?"),
             ("maxx(u)", forebay.NotFound, "there is no function 'maxx'. Did you mean 'max'?"),
             ("any(u)", forebay.TypeMismatch, "any() is of a condition, as any(U > 1)"),
-            ("u > 1", forebay.TypeMismatch, "this has a value for each element"),
+            (
+                "u > 1",
+                forebay.TypeMismatch,
+                "a condition for each element: say any(...), all(...) or count(...)",
+            ),
+            ("u + 1", forebay.TypeMismatch, "this has a value for each element"),
             ("max(u[0:13])", forebay.OutOfBounds, "13 in dimension 0 lies outside the shape [12, 10, 8]"),
             ("delta(max(u))", forebay.Invalid, "looks at steps before"),
             ("components(u > 1).count", forebay.Unsupported, "components() is not built yet"),

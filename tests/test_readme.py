@@ -64,8 +64,36 @@ def test_a_simulation_and_a_reader(two_servers: forebay.LocalGroup) -> None:
         np.testing.assert_array_equal(plane, expected)
 
 
+def test_an_event(two_servers: forebay.LocalGroup) -> None:
+    printed = []
+
+    class EnoughError(Exception):
+        pass
+
+    def first(*what: object) -> None:
+        printed.append(what)
+        raise EnoughError
+
+    def watch() -> None:
+        with pytest.raises(EnoughError):
+            exec(PYTHON[2], {"forebay": forebay, "print": first})
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    wait_until(lambda: forebay.Admin().subscriptions())
+    # The first steps may go by until the servers have agreed on what is watched.
+    while watching.is_alive():
+        produce(5)
+        watching.join(0.1)
+    [(step, values, places, mean)] = printed
+    text = "max(grayscott.U[0:4])"
+    largest = float(4 * EXTENTS[1] * EXTENTS[2] - 1)
+    assert (step >= 2, values, mean) == (True, {text: largest}, largest / 2)
+    assert places[text].index == (3, EXTENTS[1] - 1, EXTENTS[2] - 1)
+
+
 def test_a_pipeline(two_servers: forebay.LocalGroup, tmp_path: Path) -> None:
-    (tmp_path / "mean.py").write_text(PYTHON[2])
+    (tmp_path / "mean.py").write_text(PYTHON[3])
     lines = [line.split("#")[0].strip() for line in SHELL[-1].splitlines()]
     create = next(line for line in lines if line.startswith("forebay pipeline create"))
     assert f"forebay up -n {len(two_servers.servers)}" in lines

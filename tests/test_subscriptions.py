@@ -260,6 +260,20 @@ def test_a_subscriber_goes_on_where_it_was(two: forebay.LocalGroup, child: Calla
             subscribe(two, "max(s.U) > 1", name="hot")
 
 
+def test_what_a_subscriber_left_behind_is_held_for_the_next(two: forebay.LocalGroup) -> None:
+    """It was told of two events, took one, and is gone: the step of the other one waits for whoever comes."""
+    with simulation(two, size=1) as ranks:
+        with subscribe(two, "max(s.U) > 0", name="hot", keep=True) as first:
+            first.wait_active()
+            for number in range(2):
+                put(ranks, number, np.ones(SHAPE))
+            assert events(first, 1) == [(0, "rose")]
+            wait_until(lambda: of_name(two, "hot")["events"] == 2)
+        with subscribe(two, "max(s.U) > 0", name="hot") as then, then.next(timeout=20) as event:
+            assert (event.step, event["U"][0, 0, 0]) == (1, 1.0)
+        forebay.Admin(group=two.path).remove_subscription("hot")
+
+
 def test_several_listen_and_one_never_reads(two: forebay.LocalGroup) -> None:
     """It hinders nobody; and what it would have been told of is bounded."""
     with (

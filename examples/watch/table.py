@@ -197,7 +197,14 @@ def amounts(options: argparse.Namespace) -> dict[float, dict[str, Row]]:
                 f"{by_hand / silent['responding']:.1f}",
             ]
         )
-    head = ["watched", "responding", "reading", "together", "fetched and computed", "times faster when it fires"]
+    head = [
+        "watched",
+        "responding",
+        "reading",
+        "together",
+        "fetched and computed",
+        "times faster when it fires",
+    ]
     table("Amount of data", [*head, "responding when it does not", "times faster then"], rows)
     return found
 

@@ -236,10 +236,21 @@ impl Subscriptions {
             return self.release_after_end(cx, streams, id, None);
         };
         let Some(found) = self.coordinated.get_mut(&key) else { return };
-        found.remove_listener(id, cx.server.environment.now());
-        let watch = found.watch;
+        let now = cx.server.environment.now();
+        let listener = found.remove_listener(id, now);
+        // Whoever listens next is told again of the events with which it has not finished.
+        let is_left = |step| {
+            listener.as_ref().is_some_and(|listener| listener.is_open() && listener.is_unfinished(step))
+        };
+        let is_last = !found.has_open_listeners();
+        let (watch, until) = (found.watch, now + Duration::from_secs(found.definition.hold.into()));
         for step in self.watches.get(&watch).map(|watch| watch.held_for(id)).unwrap_or_default() {
-            self.let_go(streams, watch, |watch| watch.end_listening(step, id));
+            self.let_go(streams, watch, |watch| {
+                if is_last && is_left(step) {
+                    watch.hold_for_event(step, &key.1, until);
+                }
+                watch.end_listening(step, id);
+            });
         }
     }
 

@@ -39,6 +39,16 @@ impl Listener {
         self.told = u64::MAX;
     }
 
+    /// Whether it may be told of events yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.window > 0
+    }
+
+    /// Whether it has not finished with an event of a step.
+    pub(super) fn is_unfinished(&self, step: (RunNumber, StepNumber)) -> bool {
+        self.unfinished.contains_key(&step)
+    }
+
     /// The steps that it holds as it comes.
     pub(super) fn held(&self) -> Vec<(RunNumber, StepNumber)> {
         self.held.iter().map(|held| (held.run, held.step)).collect()

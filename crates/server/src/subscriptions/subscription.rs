@@ -135,9 +135,10 @@ impl Subscription {
     }
 
     /// A subscriber listens no more.
-    pub(super) fn remove_listener(&mut self, id: AttachmentId, now: Duration) {
-        self.listeners.remove(&id);
+    pub(super) fn remove_listener(&mut self, id: AttachmentId, now: Duration) -> Option<Listener> {
+        let listener = self.listeners.remove(&id);
         self.remove_connection(id.0, now);
+        listener
     }
 
     /// A connection has ended.
@@ -193,10 +194,16 @@ impl Subscription {
         self.listeners.get_mut(&id)
     }
 
+    /// Whether anybody may be told of events.
+    pub(super) fn has_open_listeners(&self) -> bool {
+        self.listeners.values().any(Listener::is_open)
+    }
+
     /// Whether all who listen were told of all events.
     pub(super) fn are_all_told(&self) -> bool {
-        !self.listeners.is_empty()
-            && self.listeners.values().all(|listener| listener.told >= self.log.last_number())
+        let last = self.log.last_number();
+        let mut open = self.listeners.values().filter(|listener| listener.is_open()).peekable();
+        open.peek().is_some() && open.all(|listener| listener.told >= last)
     }
 
     /// Why it ends by itself, if it does.
