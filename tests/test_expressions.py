@@ -123,7 +123,7 @@ def test_values_are_those_of_numpy(two: forebay.LocalGroup, transport: str, othe
         }.items():
             assert step.evaluate(text) == pytest.approx(value, rel=1e-13), text
         assert step.evaluate("argmax(u)") == forebay.Place(np.unravel_index(u.argmax(), SHAPE), 0, None, None)
-        assert step.evaluate("argmin(u).at.x") == (np.unravel_index(u.argmin(), SHAPE)[2] + 0.5) * 2.0
+        assert step.evaluate("argmin(u).at.x") == np.unravel_index(u.argmin(), SHAPE)[2] * 2.0
 
 
 def test_neighbours_lie_in_other_blocks(two: forebay.LocalGroup, transport: str) -> None:
@@ -187,7 +187,7 @@ def test_blocks_without_a_place_and_levels(two: forebay.LocalGroup, transport: s
             assert step.evaluate("min(amr@*)") == -15
             assert step.evaluate("min(amr)") == 0
             assert step.evaluate("argmin(amr@*)") == forebay.Place((7, 7), 1, None, None)
-            assert step.evaluate("argmin(amr@1).at.x") == 3.75
+            assert step.evaluate("argmin(amr@1).at.x") == 3.25
             assert step.evaluate("max(one)") == 4.5
             for text, kind in [
                 ("max(px[0:2])", forebay.Invalid),
@@ -214,6 +214,7 @@ def test_what_is_wrong_is_said_where_it_stands(two: forebay.LocalGroup) -> None:
             ("u + 1", forebay.TypeMismatch, "this has a value for each element"),
             ("max(u[0:13])", forebay.OutOfBounds, "13 in dimension 0 lies outside the shape [12, 10, 8]"),
             ("delta(max(u))", forebay.Invalid, "looks at steps before"),
+            ("max(u[2:2])", forebay.OutOfBounds, "the region has no elements in dimension 0"),
             ("components(u > 1).count", forebay.Unsupported, "components() is not built yet"),
             (
                 "max(big * 4)",
@@ -326,3 +327,35 @@ def test_blocks_of_runs_of_many_ranks(three: forebay.LocalGroup, transport: str)
             pytest.raises(forebay.Timeout),
         ):
             watches[1].next(timeout=1)
+
+
+def test_integers_with_and_without_sign_compare_exactly(one: forebay.LocalGroup) -> None:
+    n = np.array([2**63, 2**53 + 1, 5, 0, 2**64 - 1], "u8")
+    k = np.array([2**63 - 1, 2**53, 5, -1, -1], "i8")
+    pairs = [(int(a), int(b)) for a, b in zip(n, k, strict=True)]
+    with forebay.Producer("i", keep=1, group=one.path) as sim:
+        for name, array in (("n", n), ("k", k)):
+            sim.array(name, dtype=array.dtype, shape=array.shape)
+        with sim.step(0) as put:
+            put.put("n", n)
+            put.put("k", k)
+        step = forebay.Stream("i", group=one.path)
+        assert step.evaluate("count(n > k)") == sum(a > b for a, b in pairs) == 4
+        assert step.evaluate("count(k >= n)") == sum(b >= a for a, b in pairs) == 1
+        assert step.evaluate("count(n == k)") == 1
+        assert step.evaluate("count(n != k)") == 4
+
+
+def test_ghosts_stand_in_for_nothing(one: forebay.LocalGroup) -> None:
+    """The last element of b was put by nobody: a ghost lies in its place."""
+    with forebay.Producer("g", keep=1, group=one.path) as sim:
+        sim.array("a", dtype="f8", shape=(3,))
+        sim.array("b", dtype="f8", shape=(3,))
+        with sim.step(0) as step:
+            step.put("a", np.arange(3.0))
+            step.put("b", np.array([10.0, 11.0, 99.0]), ghost_high=1)
+        stream = forebay.Stream("g", group=one.path)
+        for text in ("max(a + b)", "max(b + a)", "max(b)", "sum(a, where=b > 50)"):
+            with pytest.raises(forebay.NotCovered):
+                stream.evaluate(text)
+        assert stream.evaluate("max(a[0:2] + b[0:2])") == 12.0

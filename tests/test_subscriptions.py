@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -430,6 +431,32 @@ def test_a_field_that_no_rank_offers_is_told_though_nothing_is_staged(two: foreb
         assert events(right, 1)[0][1] == "rose"
         assert of_name(two, "wrong")["unknown"] == {"not offered": 1}
         assert of_name(two, "right")["unknown"] == {}
+
+
+def test_one_that_was_removed_is_not_made_again(two: forebay.LocalGroup) -> None:
+    """A handle that did not listen yet is told that it has ended."""
+    with simulation(two) as ranks, subscribe(two, "max(s.U) > 0", name="x", keep=True) as watch:
+        watch.wait_active()
+        put(ranks, 0, np.ones(SHAPE))
+        wait_until(lambda: of_name(two, "x")["events"] == 1)
+        forebay.Admin(group=two.path).remove_subscription("x")
+        with pytest.raises(forebay.Ended, match="subscription 'x' was removed"):
+            watch.next(timeout=20)
+        assert forebay.Admin(group=two.path).subscriptions() == []
+
+
+def test_events_before_the_end_of_its_time_are_told_after_it(two: forebay.LocalGroup) -> None:
+    with simulation(two) as ranks, subscribe(two, "max(s.U) > 0", name="x", expires=2) as watch:
+        watch.wait_active()
+        for number in range(2):
+            put(ranks, number, np.ones(SHAPE))
+        wait_until(lambda: of_name(two, "x")["events"] == 2)
+        over = time.monotonic() + 2.5
+        wait_until(lambda: time.monotonic() > over)
+        put(ranks, 2, np.ones(SHAPE))
+        assert [step for step, _ in events(watch, 2)] == [0, 1]
+        with pytest.raises(forebay.Ended, match="subscription 'x' has expired"):
+            watch.next(timeout=20)
 
 
 def test_what_the_space_does_not_have_is_refused(two: forebay.LocalGroup) -> None:

@@ -18,6 +18,7 @@
 mod arrays;
 mod completed;
 mod copies;
+mod ended;
 mod evaluating;
 mod heirs;
 mod listener;
@@ -45,6 +46,7 @@ use crate::context::Context;
 use crate::streams::users::Streams;
 use completed::Completed;
 use copies::{Copies, Key, Untold};
+use ended::Ended;
 use forebay_core::contract::Needs;
 use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::AttachmentId;
@@ -86,6 +88,8 @@ pub(crate) struct Subscriptions {
     listeners: BTreeMap<AttachmentId, Key>,
     /// Subscribers whose subscription has ended, and that still have steps of these watches.
     after_end: BTreeMap<AttachmentId, AttachmentId>,
+    /// Those that have ended.
+    ended: Ended,
     /// What is to be evaluated as soon as this event is over.
     work: VecDeque<Work>,
     /// What is to be told of further streams as soon as this event is over.
@@ -178,6 +182,9 @@ impl Subscriptions {
     ) -> Result<(u64, u64)> {
         let key = (stream.to_owned(), listen.name.clone());
         if !self.coordinated.contains_key(&key) {
+            if let Some(ended) = listen.creation.and_then(|creation| self.ended.get(creation)) {
+                return Err(Error::new(ErrorKind::Ended, ended.to_owned()));
+            }
             let Some(definition) = listen.definition else {
                 return Err(self.not_found(stream, &listen.name));
             };
@@ -298,7 +305,7 @@ impl Subscriptions {
         let mut over = Vec::new();
         for (key, subscription) in &mut self.coordinated {
             let name = &key.1;
-            if subscription.definition.expires.is_some_and(|expires| expires <= clock) {
+            if subscription.is_expired(clock) && subscription.is_done_with(clock) {
                 over.push((key.clone(), format!("subscription '{name}' has expired")));
             } else if !subscription.definition.keep && subscription.is_alone_for(now) > ALONE {
                 over.push((key.clone(), format!("nobody has listened to subscription '{name}'")));
@@ -363,6 +370,7 @@ impl Subscriptions {
     fn end(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, key: &Key, why: &str) {
         let Some(subscription) = self.coordinated.remove(key) else { return };
         let error = Error::new(ErrorKind::Ended, why.to_owned());
+        self.ended.note(subscription.creation, why);
         let watch = self.watches.get(&subscription.watch);
         let reads = |id: &AttachmentId| watch.is_some_and(|watch| !watch.held_for(*id).is_empty());
         let still: Vec<AttachmentId> =

@@ -116,9 +116,11 @@ impl Checker<'_> {
             }
             (Numeric::Each(x), Numeric::Each(y)) => {
                 let domain = self.common_domain(&[Some(x), Some(y)], span)?;
-                // Of 64 bits, with and without sign, no integer type holds both.
-                let kind = if x.lane != y.lane && kind.is_integer() { Kind::F64 } else { kind };
-                let (x, y) = (self.in_kind(a, kind, domain, span)?, self.in_kind(b, kind, domain, span)?);
+                // Of 64 bits, with and without sign, no integer type holds both: they are compared as they are.
+                let (x, y) = match x.lane != y.lane && kind.is_integer() {
+                    true => (x, y),
+                    false => (self.in_kind(a, kind, domain, span)?, self.in_kind(b, kind, domain, span)?),
+                };
                 let op = Op::Compare(comparison, x.register, y.register);
                 Ok(Logical::Each(self.each(op, Lane::Mask, domain, span)?))
             }

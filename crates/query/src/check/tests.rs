@@ -380,7 +380,7 @@ fn time_and_regions() {
     };
     assert_eq!(selection("max(U[x=3, z=10:20:2])"), (vec![10, 0, 3], vec![5, 64, 1], vec![2, 1, 1]));
     assert_eq!(selection("max(U[..., -1])"), (vec![0, 0, 63], vec![64, 64, 1], vec![1, 1, 1]));
-    assert_eq!(selection("max(rho[z=1.0..2.0])"), (vec![2, 0, 0], vec![2, 64, 64], vec![1, 1, 1]));
+    assert_eq!(selection("max(rho[z=1.0..2.0])"), (vec![2, 0, 0], vec![3, 64, 64], vec![1, 1, 1]));
     let scalar = once("max(scalar)");
     assert_eq!(scalar.domains[0].selection(&scalar.fields[0].field).unwrap().unwrap().volume(), 1);
     let integral = once("integral(nodes[x=0])");

@@ -153,8 +153,17 @@ impl<'a> Finder<'a> {
         let FieldBlocks { field, records } = known(self.plan, self.fields, index)?;
         let (own, program) = (part.record, &self.aggregate.program);
         let needed = Needed::of(&part.selection, program, index as u16, field, shape);
+        let all = part.selection.volume();
         let is_of_part = |record: &&BlockRecord| match &self.all {
-            Some(_) => record.level == own.level && needed.lies_in(&record.extent),
+            // Ghosts are neighbours, and no elements.
+            Some(_) => {
+                record.level == own.level
+                    && part
+                        .selection
+                        .within(&record.extent.interior())
+                        .is_some_and(|held| held.volume() == all)
+                    && needed.lies_in(&record.extent)
+            }
             // Of all levels the blocks of fields lie at the same places, of those without a place they have the same numbers.
             None if own.extent.offset().is_some() => {
                 record.level == own.level && record.extent.interior() == own.extent.interior()

@@ -136,16 +136,18 @@ struct Coordinates {
 }
 
 impl Coordinates {
-    /// Cell i lies at origin + (i + 1/2) spacing, vertex i at origin + i spacing; without them at 0 and with a distance of 1.
+    /// Element i lies at origin + i spacing; without them at 0 and with a distance of 1.
     fn of(field: &Field, dim: usize) -> Coordinates {
         Coordinates::finer(field, dim, 1.0)
     }
 
-    /// The same of elements so many of which lie where one of level 0 does.
+    /// The same of elements so many of which lie where one of level 0 does. The first cells of all levels begin at the same place, half a
+    /// spacing before the one of level 0; the first vertices lie at the same place.
     fn finer(field: &Field, dim: usize, count: f64) -> Coordinates {
-        let spacing = field.spacing.get(dim).copied().unwrap_or(1.0) / count;
-        let half = if field.association == Association::Cell { 0.5 } else { 0.0 };
-        Coordinates { first: field.origin.get(dim).copied().unwrap_or(0.0) + half * spacing, spacing }
+        let whole = field.spacing.get(dim).copied().unwrap_or(1.0);
+        let spacing = whole / count;
+        let shift = if field.association == Association::Cell { 0.5 * (spacing - whole) } else { 0.0 };
+        Coordinates { first: field.origin.get(dim).copied().unwrap_or(0.0) + shift, spacing }
     }
 
     fn at(self, index: u64) -> f64 {
@@ -211,10 +213,14 @@ mod tests {
     #[test]
     fn coordinates_are_those_of_cells_and_vertices() {
         let mut field = field(&[10]);
-        // Cells at 1.05, 1.15 ... 1.95.
+        // At 1.0, 1.1 ... 1.9.
         let of = |field: &Field, low, high| Coordinates::of(field, 0).between(low, high, 10);
-        assert_eq!(of(&field, 1.1, 1.3), (1, 3));
-        assert_eq!(of(&field, -5.0, 1.04), (0, 0));
+        assert_eq!(of(&field, 1.05, 1.25), (1, 3));
+        assert_eq!(of(&field, -5.0, 0.99), (0, 0));
+        // Of level 1 two cells lie in the first one, which reaches from 0.95 to 1.05.
+        field.refinement = vec![2];
+        let finer: Vec<String> = (0..3).map(|i| format!("{:.3}", coordinate(&field, 0, 1, i))).collect();
+        assert_eq!(finer, ["0.975", "1.025", "1.075"]);
         let third = Coordinates::of(&field, 0).at(3);
         assert_eq!(of(&field, third, third), (3, 4), "both ends are included");
         field.association = Association::Vertex;

@@ -127,12 +127,28 @@ macro_rules! float {
                         if other == 0.0 {
                             return self / other;
                         }
-                        let quotient = (self - remainder(self, other)) / other;
+                        // In this order there is an answer also where the divisor is infinite.
+                        let rest = self % other;
+                        let is_below = rest != 0.0 && (rest < 0.0) != (other < 0.0);
+                        let quotient = (self - rest) / other - if is_below { 1.0 } else { 0.0 };
+                        if quotient == 0.0 {
+                            return (0.0 as $float).copysign(self / other);
+                        }
                         let floor = quotient.floor();
                         // What lacks is what the division has rounded.
                         if quotient - floor > 0.5 { floor + 1.0 } else { floor }
                     }
-                    Binary::Remainder => remainder(self, other),
+                    // With the sign of the divisor, also of zero.
+                    Binary::Remainder => {
+                        let rest = self % other;
+                        if rest == 0.0 {
+                            (0.0 as $float).copysign(other)
+                        } else if (rest < 0.0) != (other < 0.0) {
+                            rest + other
+                        } else {
+                            rest
+                        }
+                    }
                     Binary::Power => self.powf(other),
                     Binary::Minimum => {
                         if self.is_nan() || self < other {
@@ -168,17 +184,6 @@ macro_rules! float {
 
 float!(f32);
 float!(f64);
-
-/// The remainder, with the sign of the divisor.
-#[inline(always)]
-fn remainder<F>(a: F, b: F) -> F
-where
-    F: Float + std::ops::Rem<Output = F> + std::ops::Add<Output = F> + std::ops::Mul<Output = F> + Default,
-{
-    let zero = F::default();
-    let rest = a % b;
-    if rest != zero && (rest < zero) != (b < zero) { rest + b } else { rest }
-}
 
 /// An integer of a width, which never wraps round.
 pub trait Integer: Copy {
@@ -299,6 +304,11 @@ mod tests {
         }
         assert_eq!((1f64.binary(Binary::Minimum, 2.0), 1f64.binary(Binary::Maximum, 2.0)), (1.0, 2.0));
         assert!(f32::NAN.unary(Unary::Sign).is_nan() && (-3f32).unary(Unary::Sign) == -1.0);
+        let floor = |a: f64, b: f64| a.binary(Binary::FloorDivide, b);
+        assert_eq!([floor(16.0, f64::NEG_INFINITY), floor(-16.0, f64::INFINITY)], [-1.0, -1.0]);
+        assert_eq!((floor(7.0, -2.0), floor(-7.0, 2.0), floor(16.0, f64::INFINITY)), (-4.0, -4.0, 0.0));
+        assert!((-4.0f64).binary(Binary::Remainder, 2.0).is_sign_positive());
+        assert!(4.0f64.binary(Binary::Remainder, -2.0).is_sign_negative());
         assert_eq!([0.5f64, 1.5, 2.5, -0.5].map(|x| x.unary(Unary::Round)), [0.0, 2.0, 2.0, 0.0]);
     }
 }

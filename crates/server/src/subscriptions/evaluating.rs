@@ -9,7 +9,7 @@ use super::work::{Done, Due, ProgressOf, Work};
 use crate::context::Context;
 use crate::streams::users::{StreamEvent, StreamUser, Streams};
 use forebay_core::contract::Field;
-use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::ids::{RunNumber, StepNumber, Timestamp};
 use forebay_core::steps::{AttachmentId, StepReport};
 use forebay_core::{Error, ErrorKind};
 use forebay_query::SPACE;
@@ -112,7 +112,8 @@ impl Subscriptions {
             if let Some(watch) = self.watches.get_mut(&id) {
                 watch.begin_next();
             }
-            let (due, failed) = self.due(streams, id, (&report, began), &partners);
+            let clock = cx.server.environment.wall_clock();
+            let (due, failed) = self.due(streams, (id, clock), (&report, began), &partners);
             if due.is_empty() {
                 self.on_evaluated(cx, streams, id, &report, failed);
                 continue;
@@ -128,7 +129,7 @@ impl Subscriptions {
     fn due(
         &mut self,
         streams: &dyn Streams,
-        id: AttachmentId,
+        (id, clock): (AttachmentId, Timestamp),
         (report, began): (&StepReport, Duration),
         partners: &Result<Vec<Arc<StepReport>>, Unknown>,
     ) -> (Vec<Due>, Vec<Done>) {
@@ -141,7 +142,7 @@ impl Subscriptions {
         for name in self.users_of(id) {
             let Some(found) = self.coordinated.get_mut(&(stream.to_owned(), name.clone())) else { continue };
             let is_past = stream != SPACE && found.state.last.is_some_and(|last| step <= last);
-            if found.state.is_paused || is_past || found.is_over().is_some() {
+            if found.state.is_paused || is_past || found.is_over().is_some() || found.is_expired(clock) {
                 continue;
             }
             if found.state.from.is_none() {

@@ -6,7 +6,7 @@ use super::partner::Partner;
 use crate::context::Context;
 use crate::evaluation::CheckedText;
 use forebay_core::contract::{Field, Needs};
-use forebay_core::ids::{RunNumber, StepNumber};
+use forebay_core::ids::{RunNumber, StepNumber, Timestamp};
 use forebay_core::steps::AttachmentId;
 use forebay_core::{Error, Result};
 use forebay_query::subscription::{Definition, EventLog, State};
@@ -204,6 +204,18 @@ impl Subscription {
         let last = self.log.last_number();
         let mut open = self.listeners.values().filter(|listener| listener.is_open()).peekable();
         open.peek().is_some() && open.all(|listener| listener.told >= last)
+    }
+
+    /// Whether its time is over: nothing is evaluated any more.
+    pub(super) fn is_expired(&self, clock: Timestamp) -> bool {
+        self.definition.expires.is_some_and(|expires| expires <= clock)
+    }
+
+    /// Whether nobody is to be told of its events any more, once its time is over: they wait as long as their steps do.
+    pub(super) fn is_done_with(&self, clock: Timestamp) -> bool {
+        let over = self.definition.expires.unwrap_or_default();
+        let until = over.0.saturating_add(1000 * u64::from(self.definition.hold));
+        self.finished >= self.log.last_number() || self.are_all_told() || until <= clock.0
     }
 
     /// Why it ends by itself, if it does.

@@ -1,7 +1,7 @@
 //! One instruction on a chunk: a loop for each, which the compiler makes vector instructions of.
 
 use forebay_query::syntax::Comparison;
-use forebay_query::value::arithmetic::{Binary, Float, Integer, Test, Unary};
+use forebay_query::value::arithmetic::{Binary, Float, Integer, Test, Unary, compares};
 
 /// Applies a function to each number.
 #[inline(always)]
@@ -71,6 +71,17 @@ pub(super) fn compare<T: PartialOrd + Copy>(comparison: Comparison, to: &mut [u8
         Comparison::Equal => map2(to, a, b, |a, b| u8::from(a == b)),
         Comparison::NotEqual => map2(to, a, b, |a, b| u8::from(a != b)),
     }
+}
+
+/// Of integers with and without sign.
+#[inline(always)]
+pub(super) fn compare_wide<A: Copy + Into<i128>, B: Copy + Into<i128>>(
+    comparison: Comparison,
+    to: &mut [u8],
+    a: &[A],
+    b: &[B],
+) {
+    map2(to, a, b, |a, b| u8::from(compares(comparison, a.into(), b.into())));
 }
 
 #[inline(always)]

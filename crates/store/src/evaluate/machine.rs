@@ -337,12 +337,14 @@ impl<'p> Machine<'p> {
                 // Integers are finite.
                 _ => out.fill(u8::from(test == forebay_query::value::arithmetic::Test::IsFinite)),
             },
-            Op::Compare(comparison, a, b) => match self.lane(a) {
-                Lane::F64 => kernels::compare(comparison, out, self.f64s(a), self.f64s(b)),
-                Lane::F32 => kernels::compare(comparison, out, self.f32s(a), self.f32s(b)),
-                Lane::I64 => kernels::compare(comparison, out, self.i64s(a), self.i64s(b)),
-                Lane::U64 => kernels::compare(comparison, out, self.u64s(a), self.u64s(b)),
-                Lane::Mask => return Err(unfit(op)),
+            Op::Compare(comparison, a, b) => match (self.lane(a), self.lane(b)) {
+                (Lane::F64, _) => kernels::compare(comparison, out, self.f64s(a), self.f64s(b)),
+                (Lane::F32, _) => kernels::compare(comparison, out, self.f32s(a), self.f32s(b)),
+                (Lane::I64, Lane::U64) => kernels::compare_wide(comparison, out, self.i64s(a), self.u64s(b)),
+                (Lane::U64, Lane::I64) => kernels::compare_wide(comparison, out, self.u64s(a), self.i64s(b)),
+                (Lane::I64, _) => kernels::compare(comparison, out, self.i64s(a), self.i64s(b)),
+                (Lane::U64, _) => kernels::compare(comparison, out, self.u64s(a), self.u64s(b)),
+                (Lane::Mask, _) => return Err(unfit(op)),
             },
             Op::CompareInput(comparison, a, input) => {
                 self.compare_input(comparison, out, a, &self.inputs[usize::from(input)])?;
