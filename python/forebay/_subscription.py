@@ -324,9 +324,11 @@ def subscribe(
             f"fields are those of stream {stream!r} or of the space: give stream or space, not both"
         )
     if keep_around is not None:
-        if not isinstance(keep_around, tuple | list) or len(keep_around) != 2:
-            raise Invalid(f"keep_around={keep_around!r}: give how many steps before and after, as (2, 1)")
-        before, behind = keep_around
+        try:
+            before, behind = keep_around
+        except (TypeError, ValueError):
+            text = f"keep_around={keep_around!r}: give how many steps before and after, as (2, 1)"
+            raise Invalid(text) from None
         keep_around = (
             _arrays.integer(before, "keep_around", bits=32),
             _arrays.integer(behind, "keep_around", bits=32),
