@@ -788,3 +788,40 @@ def test_joined_streams_survive_the_server_that_coordinates_one(of: str) -> None
                     seen = event.step
             assert of_name(group, "j")["unknown"] == {}
             assert of_name(group, "j")["evaluated"] == 10
+
+
+@pytest.mark.parametrize("how", ["dies", "leaves"])
+@pytest.mark.parametrize(("of", "ahead"), [("first", 0), ("first", 4), ("second", 0), ("second", 4)])
+def test_joined_streams_wait_for_each_other_while_a_server_is_replaced(of: str, ahead: int, how: str) -> None:
+    """Far more steps come than wait otherwise; and nothing but subscriptions keeps them."""
+    with forebay.local(servers=4) as group:
+        first, second = stream_coordinated_by(group, 0), stream_coordinated_by(group, 1)
+        options = {"replicas": 2, "policy": "block", "durability": "replicated", "timeout": 60}
+        with (
+            subscribe(group, f"max({first}.T) + max({second}.T) > -1e9", timeout=60) as watch,
+            plates(group, first, second, **options) as (a, b),
+        ):
+            watch.wait_active()
+            for number in range(2):
+                give(a, number, 1)
+                give(b, number, 1)
+            assert [step for step, _ in events(watch, 2)] == [0, 1]
+            for number in range(2, 2 + ahead):
+                give(b, number, 1)
+            if how == "dies":
+                kill_servers(group, 0 if of == "first" else 1)
+            else:
+                forebay.Admin(group=group.path, timeout=60).remove_server(0 if of == "first" else 1)
+
+            def go_on() -> None:
+                for number in range(2, 40):
+                    give(a, number, 1)
+                    if number >= 2 + ahead:
+                        give(b, number, 1)
+
+            running = threading.Thread(target=go_on)
+            running.start()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert [step for step, _ in events(watch, 38)] == list(range(2, 40))
+            running.join(60)

@@ -192,6 +192,7 @@ async fn attach(
         cohort: plan.company.rank(back.told),
         sharer: plan.company.sharer(back.number, back.told),
         listen: None,
+        is_followed: false,
     };
     let began = Instant::now();
     // A rank waits for the others.

@@ -314,6 +314,7 @@ impl Subscriptions {
         for (key, why) in over {
             self.end(cx, streams, &key, &why);
         }
+        self.give_up_lost(cx, streams);
         let watches: Vec<AttachmentId> = self.watches.keys().copied().collect();
         for id in watches {
             self.let_go(streams, id, |watch| watch.end_waiting(now));

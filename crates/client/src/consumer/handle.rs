@@ -87,6 +87,7 @@ impl Consumer {
             patience_ms: 0,
             cohort: rank_of(options, &group)?,
             sharer: sharer_of(options)?,
+            is_followed: false,
             listen: None,
         };
         let pool = Arc::new(ServerPool::with_pins(group.clone(), Role::Consumer, options.pin_bytes));

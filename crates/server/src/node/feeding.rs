@@ -6,7 +6,7 @@ use super::fetching::greet;
 use crate::subscriptions::FeedOrder;
 use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::Start;
+use forebay_core::steps::{AttachmentId, Start};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
@@ -36,11 +36,20 @@ enum Told {
 }
 
 /// A connection over which steps come: it ends with this.
-struct Connected(Arc<Outbox>);
+struct Connected {
+    node: Arc<Node>,
+    outbox: Arc<Outbox>,
+    attachments: Vec<AttachmentId>,
+}
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.close();
+        // Nobody follows, as would be if this server had died.
+        for attachment in self.attachments.drain(..) {
+            let detach = Request::Detach { attachment, held: Vec::new(), failed: false };
+            let _ = self.outbox.push(self.node.header(0), &detach);
+        }
+        self.outbox.close();
     }
 }
 
@@ -64,7 +73,8 @@ impl Node {
                 Ok(elsewhere) => known = elsewhere,
                 Err(error) => tracing::debug!("stream '{}' is asked for again: {error}", order.stream),
             }
-            self.state.lock().subscriptions.on_fed(order, None);
+            let now = self.environment.now();
+            self.state.lock().subscriptions.on_feed_lost(order, now);
             if known.is_none() {
                 tokio::time::sleep(AGAIN).await;
             }
@@ -85,14 +95,17 @@ impl Node {
                 .map_err(|_| Error::timeout("it is not known in time who coordinates it"))?,
         };
         let (mut receiver, outbox) = greet(self, (server, Role::Consumer), deadline).await?.into_halves();
-        let connected = Connected(outbox);
+        let mut connected = Connected { node: self.clone(), outbox, attachments: Vec::new() };
         let attach = self.attach_for(order);
-        connected.0.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
+        // Steps may be told before it is agreed from which on.
+        self.state.lock().subscriptions.on_connected(order, connected.outbox.clone());
+        connected.outbox.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
         while let Some((frame, _)) = receiver.next().await? {
             if frame.header.request == ATTACHES {
                 match frame.message::<Result<Reply>>()?? {
-                    Reply::Attached { .. } => {
-                        self.state.lock().subscriptions.on_fed(order, Some(connected.0.clone()));
+                    Reply::Attached { attachment, .. } => {
+                        connected.attachments.push(attachment);
+                        self.state.lock().subscriptions.on_fed(order);
                     }
                     Reply::Redirect(server) => return Ok(Some(server)),
                     _ => return Err(Error::protocol("a stream is told of in another way")),
@@ -104,7 +117,7 @@ impl Node {
                 // At once, so that nothing of the next run is missed. What the attachment holds that has ended stays held.
                 Told::Over => {
                     let attach = self.attach_for(order);
-                    connected.0.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
+                    connected.outbox.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
                 }
                 Told::Gone => return Ok(None),
             }
@@ -148,6 +161,6 @@ impl Node {
         };
         let name = Some(format!("subscription {}", order.key.1).chars().take(200).collect());
         let reader = Identity { name, pid: std::process::id(), ..Identity::default() };
-        Attach { start, ..Attach::new(&order.stream, order.needs.clone(), WINDOW, reader) }
+        Attach { start, is_followed: true, ..Attach::new(&order.stream, order.needs.clone(), WINDOW, reader) }
     }
 }

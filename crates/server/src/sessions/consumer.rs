@@ -42,6 +42,8 @@ pub(super) struct Attached {
     pub(super) rank: Option<u32>,
     /// Whether it is a subscriber: it is told of events, and of steps with these.
     pub(super) listens: bool,
+    /// Whether others go on in its place if its connection ends.
+    pub(super) is_followed: bool,
 }
 
 impl RoleSession for Session {
@@ -173,7 +175,8 @@ impl Session {
         let (node, stream, start) = (self.client.node.clone(), attach.stream.clone(), attach.start);
         let mut state = node.state.lock();
         let id = place_of(&node, &state, &attach);
-        let attached = Attached { id, stream: stream.clone(), rank: None, listens: false };
+        let is_followed = attach.is_followed;
+        let attached = Attached { id, stream: stream.clone(), rank: None, listens: false, is_followed };
         state.attachments.add_rank(id, 0, self.client.outbox.clone());
         learn_cursor(&node, &mut state, &attach);
         match node.coordinator(&mut state, &stream).attach(id, attachment_of(&node, attach), start) {
@@ -202,7 +205,8 @@ impl Session {
         let coordinator = node.coordinator(&mut state, &stream);
         let shared = coordinator.share(id, comes_back, sharer, attachment, start);
         let (id, number, effects) = shared.inspect_err(|_| node.forget_idle(&mut state, &stream))?;
-        let attached = Attached { id, stream: stream.clone(), rank: Some(number), listens: false };
+        let attached =
+            Attached { id, stream: stream.clone(), rank: Some(number), listens: false, is_followed: false };
         state.attachments.add_rank(id, number, self.client.outbox.clone());
         self.attachments.push(attached.clone());
         node.apply(&mut state, &stream, effects);
@@ -227,7 +231,7 @@ impl Session {
             state.attachments.add_rank(id, number, self.client.outbox.clone());
             node.apply(&mut state, &stream, effects);
             node.drain(&mut state);
-            Attached { id, stream: stream.clone(), rank: Some(number), listens: false }
+            Attached { id, stream: stream.clone(), rank: Some(number), listens: false, is_followed: false }
         };
         let id = attached.id;
         let waits = |stream: &StreamCoordinator| stream.arrival(id, number, token) == Arrival::Waits;
@@ -479,7 +483,7 @@ impl Node {
 
     /// A session's attachment is gone.
     fn end_attachment(&self, attached: &Attached, outbox: &Arc<Outbox>) {
-        let Attached { id, stream, rank, listens } = attached;
+        let Attached { id, stream, rank, listens, is_followed } = attached;
         let mut state = self.state.lock();
         if *listens {
             self.with_subscriptions(&mut state, |all, cx, streams| all.leave(cx, streams, *id));
@@ -487,6 +491,7 @@ impl Node {
         }
         let coordinator = self.coordinator(&mut state, stream);
         let effects = match rank {
+            None if *is_followed => coordinator.await_back(*id),
             None => coordinator.detach(*id),
             Some(rank) => coordinator.leave(*id, *rank, &[], true),
         };

@@ -86,7 +86,7 @@ impl Session {
         let id = AttachmentId(node.unique());
         let listener = Listener::new(self.client.outbox.clone(), attach.window, attach.held);
         let stream = attach.stream;
-        let attached = Attached { id, stream: stream.clone(), rank: None, listens: true };
+        let attached = Attached { id, stream: stream.clone(), rank: None, listens: true, is_followed: false };
         let mut state = node.state.lock();
         let listened = node.with_subscriptions(&mut state, |all, cx, streams| {
             all.listen(cx, streams, &stream, (listen, id), listener)

@@ -11,6 +11,7 @@ use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::Request;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How many steps of a stream wait for those of others at most.
@@ -24,6 +25,11 @@ pub(super) struct Partner {
     pub(super) needs: Needs,
     /// Over which connection it is told of steps.
     pub(super) feed: Option<Arc<Outbox>>,
+    /// Whether it is agreed from which step on it is told.
+    pub(super) is_attached: bool,
+    /// Since when its steps are on their way again: the connection was lost, or another server went on. Until they come the first
+    /// stream waits.
+    pub(super) lost_at: Option<Duration>,
     /// Its steps that wait, and the attachments that hold them.
     pub(super) steps: BTreeMap<StepNumber, (AttachmentId, Arc<StepReport>)>,
     /// What is static in its run: told with the first step alone.
@@ -68,6 +74,8 @@ impl Partner {
             stream: stream.to_owned(),
             needs,
             feed: None,
+            is_attached: false,
+            lost_at: None,
             steps: BTreeMap::new(),
             statics: None,
             last: None,
@@ -84,6 +92,7 @@ impl Partner {
     /// A step is told, to this attachment. Of many that wait the oldest is let go of.
     pub(super) fn push(&mut self, cx: &Context<'_>, attachment: AttachmentId, mut report: StepReport) {
         let id = (report.id.run, report.id.step);
+        self.lost_at = None;
         if self.last.is_some_and(|last| id <= last) {
             // It was told before, to the one that this attachment has followed.
             self.let_go_of(cx, attachment, id);
@@ -104,6 +113,16 @@ impl Partner {
         {
             self.let_go_of(cx, attachment, (oldest.id.run, oldest.id.step));
         }
+    }
+
+    /// The connection is gone over which it was told: what was told is held there no longer, and is told again as far as it is there.
+    pub(super) fn note_lost(&mut self, now: Duration) {
+        self.last = self.steps.first_key_value().map_or(self.last, |(_, (_, report))| {
+            report.id.step.checked_sub(1).map(|before| (report.id.run, before))
+        });
+        self.steps.clear();
+        (self.feed, self.is_attached) = (None, false);
+        self.lost_at.get_or_insert(now);
     }
 
     pub(super) fn let_go_up_to(&mut self, cx: &Context<'_>, step: StepNumber) {
@@ -151,7 +170,7 @@ pub(super) fn joined(partners: &[Partner], id: (RunNumber, StepNumber), waiting:
     for partner in partners {
         match partner.at(id) {
             Ok(Some(report)) => found.push(report.clone()),
-            Ok(None) if waiting > JOINED_MAX => {
+            Ok(None) if waiting > JOINED_MAX && partner.lost_at.is_none() => {
                 let text = format!(
                     "step {step} of stream '{}' has not come, and {JOINED_MAX} steps wait already",
                     partner.stream

@@ -10,6 +10,10 @@ use forebay_core::ids::{RunNumber, StepNumber};
 use forebay_core::steps::{AttachmentId, StepReport};
 use forebay_transport::asynchronous::Outbox;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a stream waits for steps of another one over a connection that has to be made anew.
+const LOST_MAX: Duration = Duration::from_secs(30);
 
 /// Those who feed subscriptions with steps of further streams.
 impl Subscriptions {
@@ -42,18 +46,39 @@ impl Subscriptions {
         self.partner(order).map_or((None, false), |partner| (partner.last, partner.over_for.is_some()))
     }
 
-    /// The steps of an order come over this connection from now on, or over none.
-    pub(crate) fn on_fed(&mut self, order: &FeedOrder, feed: Option<Arc<Outbox>>) {
+    /// The steps of an order come over this connection from now on.
+    pub(crate) fn on_connected(&mut self, order: &FeedOrder, feed: Arc<Outbox>) {
         if let Some(partner) = self.partner(order) {
-            if feed.is_none() {
-                // What was told over the connection that is gone is held no longer, and is told again as far as it is there.
-                partner.last = partner.steps.first_key_value().map_or(partner.last, |(_, (_, report))| {
-                    report.id.step.checked_sub(1).map(|before| (report.id.run, before))
-                });
-                partner.steps.clear();
-            }
-            partner.feed = feed;
+            partner.feed = Some(feed);
         }
+    }
+
+    /// It is agreed from which step on they come.
+    pub(crate) fn on_fed(&mut self, order: &FeedOrder) {
+        if let Some(partner) = self.partner(order) {
+            partner.is_attached = true;
+        }
+    }
+
+    /// They come over no connection.
+    pub(crate) fn on_feed_lost(&mut self, order: &FeedOrder, now: Duration) {
+        if let Some(partner) = self.partner(order) {
+            partner.note_lost(now);
+        }
+    }
+
+    /// Steps of further streams that were lost are awaited no longer.
+    pub(super) fn give_up_lost(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams) {
+        let now = cx.server.environment.now();
+        let mut waiting = Vec::new();
+        for found in self.coordinated.values_mut() {
+            for partner in &mut found.partners {
+                if partner.lost_at.take_if(|lost| *lost + LOST_MAX < now).is_some() {
+                    waiting.push(found.watch);
+                }
+            }
+        }
+        waiting.into_iter().for_each(|watch| self.advance(cx, streams, watch));
     }
 
     /// A step of a further stream is told.
@@ -81,7 +106,7 @@ impl Subscriptions {
         let run = waits.or_else(|| found?.state.last.map(|(run, _)| run));
         let Some(partner) = self.partner(order) else { return };
         // A run of the first stream that has not begun counts from 1.
-        partner.over_for = Some(run.unwrap_or(0));
+        (partner.over_for, partner.lost_at) = (Some(run.unwrap_or(0)), None);
         self.advance_joined(cx, streams, order);
     }
 
@@ -90,7 +115,7 @@ impl Subscriptions {
     pub(crate) fn is_in_force(&self, stream: &str, name: &str) -> bool {
         let key = (stream.to_owned(), name.to_owned());
         let found = self.coordinated.get(&key);
-        let are_fed = found.is_none_or(|found| found.partners.iter().all(|partner| partner.feed.is_some()));
+        let are_fed = found.is_none_or(|found| found.partners.iter().all(|partner| partner.is_attached));
         are_fed && self.is_space_ready(&key) && self.is_kept_elsewhere(&key)
     }
 

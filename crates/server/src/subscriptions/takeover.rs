@@ -128,6 +128,8 @@ impl Subscriptions {
         let hold = Duration::from_secs(subscription.definition.hold.into());
         (subscription.state, subscription.log) = (copy.state, copy.log);
         (subscription.finished, subscription.watch) = (copy.finished, id);
+        // What was told of them to the coordinator before is told again.
+        subscription.partners.iter_mut().for_each(|partner| partner.note_lost(now));
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.users.insert(name.clone());
             watch.looks_back = watch.looks_back.max(subscription.looks_back());

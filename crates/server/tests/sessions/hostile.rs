@@ -606,6 +606,7 @@ fn absurd_contracts() {
         patience_ms: 20_000,
         cohort: None,
         sharer: None,
+        is_followed: false,
         listen: None,
     };
     let error = reader.ask(&consumer::Request::Attach(Box::new(attach))).unwrap_err();

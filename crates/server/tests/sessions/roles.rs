@@ -90,6 +90,7 @@ fn cases() -> Vec<Case> {
         patience_ms: 20_000,
         cohort: None,
         sharer: None,
+        is_followed: false,
         listen: None,
     };
     vec![

@@ -43,6 +43,8 @@ pub struct Attach {
     pub cohort: Option<CohortRank>,
     /// How it shares steps with others of its name, if it does.
     pub sharer: Option<Sharer>,
+    /// Whether others go on in its place if its connection ends: what it holds stays there for a while.
+    pub is_followed: bool,
     /// The subscription of which it is told events, with the steps that these hold, if it is a subscriber.
     pub listen: Option<Listen>,
 }
@@ -64,6 +66,7 @@ impl Attach {
             patience_ms: 0,
             cohort: None,
             sharer: None,
+            is_followed: false,
             listen: None,
         }
     }

@@ -155,6 +155,7 @@ pub fn requests() -> Requests {
         listen: None,
         cohort: Some(CohortRank { rank: 1, size: 3, host: "h".into(), goes_on: true, told: vec![told] }),
         sharer: None,
+        is_followed: true,
     };
     let sharer = Sharer { sharing: Sharing::RoundRobin, number: Some(2), told: vec![told] };
     let sharing = Attach { cohort: None, sharer: Some(sharer), ..attach.clone() };

@@ -2,7 +2,7 @@
 
 use super::StreamCoordinator;
 use crate::contract::Field;
-use crate::ids::{RunNumber, StepId, StepNumber};
+use crate::ids::{RunNumber, STATIC_STEP, StepId, StepNumber};
 use crate::steps::attachment::{Attachment, AttachmentId, Delivery, Phase, Start};
 use crate::steps::effect::Effect;
 use crate::steps::queued::Queued;
@@ -389,6 +389,27 @@ impl StreamCoordinator {
             self.let_go(run, step, &mut effects);
         }
         self.forget_empty_runs(&mut effects);
+        effects
+    }
+
+    /// The connection of somebody has ended that is made anew by others: for a while its place is kept as in a takeover, with all steps that
+    /// it was told of or that wait for it. Those who come then find these.
+    pub fn await_back(&mut self, id: AttachmentId) -> Vec<Effect> {
+        let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
+        let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
+        let mut stand_in = match attachment.told.clone() {
+            Some(record) => Attachment::stand_in_for(record, live),
+            None => Attachment::stand_in(attachment.needs.clone(), None),
+        };
+        stand_in.phase = attachment.phase;
+        let (statics, mut held): (Vec<_>, Vec<_>) =
+            attachment.holds().partition(|(_, step)| *step == STATIC_STEP);
+        held.sort_unstable();
+        held.into_iter().for_each(|(run, step)| stand_in.enqueue(run, step));
+        self.attachments.insert(id, stand_in);
+        self.takeover.looks = 0;
+        let mut effects = Vec::new();
+        statics.into_iter().for_each(|(run, step)| self.let_go(run, step, &mut effects));
         effects
     }
 
