@@ -372,6 +372,7 @@ impl Subscriptions {
         let Some(subscription) = self.coordinated.remove(key) else { return };
         let error = Error::new(ErrorKind::Ended, why.to_owned());
         self.ended.note(subscription.creation, why);
+        subscription.partners.iter().for_each(|partner| partner.end(cx));
         let watch = self.watches.get(&subscription.watch);
         let reads = |id: &AttachmentId| watch.is_some_and(|watch| !watch.held_for(*id).is_empty());
         let still: Vec<AttachmentId> =

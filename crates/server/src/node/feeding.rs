@@ -6,7 +6,7 @@ use super::fetching::greet;
 use crate::subscriptions::FeedOrder;
 use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::{AttachmentId, Start};
+use forebay_core::steps::Start;
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
@@ -35,21 +35,12 @@ enum Told {
     Gone,
 }
 
-/// A connection over which steps come: it ends with this.
-struct Connected {
-    node: Arc<Node>,
-    outbox: Arc<Outbox>,
-    attachments: Vec<AttachmentId>,
-}
+/// A connection over which steps come: it ends with this. Whoever reads on in its place finds what it held for a while.
+struct Connected(Arc<Outbox>);
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        // Nobody follows, as would be if this server had died.
-        for attachment in self.attachments.drain(..) {
-            let detach = Request::Detach { attachment, held: Vec::new(), failed: false };
-            let _ = self.outbox.push(self.node.header(0), &detach);
-        }
-        self.outbox.close();
+        self.0.close();
     }
 }
 
@@ -95,17 +86,16 @@ impl Node {
                 .map_err(|_| Error::timeout("it is not known in time who coordinates it"))?,
         };
         let (mut receiver, outbox) = greet(self, (server, Role::Consumer), deadline).await?.into_halves();
-        let mut connected = Connected { node: self.clone(), outbox, attachments: Vec::new() };
+        let connected = Connected(outbox);
         let attach = self.attach_for(order);
         // Steps may be told before it is agreed from which on.
-        self.state.lock().subscriptions.on_connected(order, connected.outbox.clone());
-        connected.outbox.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
+        self.state.lock().subscriptions.on_connected(order, connected.0.clone());
+        connected.0.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
         while let Some((frame, _)) = receiver.next().await? {
             if frame.header.request == ATTACHES {
                 match frame.message::<Result<Reply>>()?? {
                     Reply::Attached { attachment, .. } => {
-                        connected.attachments.push(attachment);
-                        self.state.lock().subscriptions.on_fed(order);
+                        self.state.lock().subscriptions.on_fed(order, attachment);
                     }
                     Reply::Redirect(server) => return Ok(Some(server)),
                     _ => return Err(Error::protocol("a stream is told of in another way")),
@@ -117,7 +107,7 @@ impl Node {
                 // At once, so that nothing of the next run is missed. What the attachment holds that has ended stays held.
                 Told::Over => {
                     let attach = self.attach_for(order);
-                    connected.outbox.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
+                    connected.0.push(self.header(ATTACHES), &Request::Attach(Box::new(attach)))?;
                 }
                 Told::Gone => return Ok(None),
             }

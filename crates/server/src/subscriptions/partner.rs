@@ -25,8 +25,8 @@ pub(super) struct Partner {
     pub(super) needs: Needs,
     /// Over which connection it is told of steps.
     pub(super) feed: Option<Arc<Outbox>>,
-    /// Whether it is agreed from which step on it is told.
-    pub(super) is_attached: bool,
+    /// As whom it is told over that connection, once it is agreed from which step on: of each run as another one.
+    pub(super) attachments: Vec<AttachmentId>,
     /// Since when its steps are on their way again: the connection was lost, or another server went on. Until they come the first
     /// stream waits.
     pub(super) lost_at: Option<Duration>,
@@ -74,7 +74,7 @@ impl Partner {
             stream: stream.to_owned(),
             needs,
             feed: None,
-            is_attached: false,
+            attachments: Vec::new(),
             lost_at: None,
             steps: BTreeMap::new(),
             statics: None,
@@ -89,8 +89,13 @@ impl Partner {
         FeedOrder { key: key.clone(), creation, stream, needs, over }
     }
 
-    /// A step is told, to this attachment. Of many that wait the oldest is let go of.
-    pub(super) fn push(&mut self, cx: &Context<'_>, attachment: AttachmentId, mut report: StepReport) {
+    /// A step is told, to this attachment. `awaited` is the step of the first stream that is joined next, if it is there.
+    pub(super) fn push(
+        &mut self,
+        cx: &Context<'_>,
+        (attachment, mut report): (AttachmentId, StepReport),
+        awaited: Option<StepNumber>,
+    ) {
         let id = (report.id.run, report.id.step);
         self.lost_at = None;
         if self.last.is_some_and(|last| id <= last) {
@@ -108,10 +113,17 @@ impl Partner {
         }
         (self.last, self.over_for) = (Some(id), None);
         self.steps.insert(id.1, (attachment, Arc::new(report)));
-        if self.steps.len() > JOINED_MAX
-            && let Some((_, (attachment, oldest))) = self.steps.pop_first()
+        self.trim(cx, awaited);
+    }
+
+    /// Of many that wait the oldest are let go of, unless the first stream is behind: then no more of them are told.
+    pub(super) fn trim(&mut self, cx: &Context<'_>, awaited: Option<StepNumber>) {
+        while self.steps.len() > JOINED_MAX
+            && let Some(oldest) = self.steps.first_entry()
+            && awaited.is_none_or(|awaited| *oldest.key() < awaited)
         {
-            self.let_go_of(cx, attachment, (oldest.id.run, oldest.id.step));
+            let (attachment, report) = oldest.remove();
+            self.let_go_of(cx, attachment, (report.id.run, report.id.step));
         }
     }
 
@@ -121,8 +133,17 @@ impl Partner {
             report.id.step.checked_sub(1).map(|before| (report.id.run, before))
         });
         self.steps.clear();
-        (self.feed, self.is_attached) = (None, false);
+        self.attachments.clear();
+        self.feed = None;
         self.lost_at.get_or_insert(now);
+    }
+
+    /// Its steps are needed no more, by anybody who would go on in this server's place either.
+    pub(super) fn end(&self, cx: &Context<'_>) {
+        for attachment in self.attachments.iter().copied() {
+            let detach = Request::Detach { attachment, held: Vec::new(), failed: false };
+            self.feed.iter().for_each(|outbox| cx.server.tell_client(outbox, &detach));
+        }
     }
 
     pub(super) fn let_go_up_to(&mut self, cx: &Context<'_>, step: StepNumber) {

@@ -54,9 +54,9 @@ impl Subscriptions {
     }
 
     /// It is agreed from which step on they come.
-    pub(crate) fn on_fed(&mut self, order: &FeedOrder) {
+    pub(crate) fn on_fed(&mut self, order: &FeedOrder, attachment: AttachmentId) {
         if let Some(partner) = self.partner(order) {
-            partner.is_attached = true;
+            partner.attachments.push(attachment);
         }
     }
 
@@ -89,8 +89,9 @@ impl Subscriptions {
         order: &FeedOrder,
         (attachment, report): (AttachmentId, StepReport),
     ) {
+        let awaited = self.awaited(&order.key);
         let Some(partner) = self.partner(order) else { return };
-        partner.push(cx, attachment, report);
+        partner.push(cx, (attachment, report), awaited);
         self.advance_joined(cx, streams, order);
     }
 
@@ -115,16 +116,25 @@ impl Subscriptions {
     pub(crate) fn is_in_force(&self, stream: &str, name: &str) -> bool {
         let key = (stream.to_owned(), name.to_owned());
         let found = self.coordinated.get(&key);
-        let are_fed = found.is_none_or(|found| found.partners.iter().all(|partner| partner.is_attached));
+        let are_fed =
+            found.is_none_or(|found| found.partners.iter().all(|partner| !partner.attachments.is_empty()));
         are_fed && self.is_space_ready(&key) && self.is_kept_elsewhere(&key)
     }
 
     /// A step was evaluated: what waited with it in other streams is let go of.
     pub(super) fn let_partners_go(&mut self, cx: &Context<'_>, key: &Key, step: StepNumber) {
+        let awaited = self.awaited(key);
         let Some(found) = self.coordinated.get_mut(key) else { return };
         for partner in &mut found.partners {
             partner.let_go_up_to(cx, step);
+            partner.trim(cx, awaited);
         }
+    }
+
+    /// The step of the first stream that is joined next, or is evaluated.
+    fn awaited(&self, key: &Key) -> Option<StepNumber> {
+        let found = self.coordinated.get(key)?;
+        self.watches.get(&found.watch)?.awaited()
     }
 
     fn advance_joined(&mut self, cx: &mut Context<'_>, streams: &mut dyn Streams, order: &FeedOrder) {

@@ -121,6 +121,11 @@ impl Watch {
         self.queue.front().or(self.evaluating.as_ref()).map(|report| report.id.run)
     }
 
+    /// The number of the first one that waits, or is evaluated.
+    pub(super) fn awaited(&self) -> Option<StepNumber> {
+        self.evaluating.as_ref().or(self.queue.front()).map(|report| report.id.step)
+    }
+
     /// The next one is evaluated from now on.
     pub(super) fn begin_next(&mut self) {
         self.evaluating = self.queue.pop_front();
