@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// How many of the latest steps of a run are looked at for those that one that goes on has missed.
 const GONE_MAX: usize = 1 << 16;
+/// How many places are kept at most as another connection ends whose reader may come back.
+const AWAITED_MAX: usize = 64;
 /// How many readers without a name are named by their processes.
 const UNNAMED_MAX: usize = 8;
 
@@ -393,8 +395,11 @@ impl StreamCoordinator {
     }
 
     /// The connection of somebody has ended that is made anew by others: for a while its place is kept as in a takeover, with all steps that
-    /// it was told of or that wait for it. Those who come then find these.
+    /// it was told of or that wait for it. Those who come then find these. Where many places are kept already nobody is awaited.
     pub fn await_back(&mut self, id: AttachmentId) -> Vec<Effect> {
+        if self.attachments.values().filter(|attachment| attachment.is_stand_in()).count() >= AWAITED_MAX {
+            return self.detach(id);
+        }
         let live = self.runs.get(&self.last_run).filter(|run| !run.is_over()).map(|run| run.number);
         let Some(attachment) = self.attachments.remove(&id) else { return Vec::new() };
         let mut stand_in = match attachment.told.clone() {

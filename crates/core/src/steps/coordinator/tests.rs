@@ -386,6 +386,30 @@ fn a_contract_that_cannot_be_met_takes_nothing_from_who_reads() {
 }
 
 #[test]
+fn steps_of_who_may_come_back_are_kept_for_a_while() {
+    let mut stream = stream(Policy::Block, 1, 2);
+    for number in 0..3 {
+        step(&mut stream, number);
+    }
+    // It was told of steps 0 and 1, and step 2 waits for it.
+    assert_eq!(freed(&stream.await_back(AttachmentId(7))), []);
+    let back = Attachment::new(needs(1), S0, 2);
+    let effects = stream.attach(AttachmentId(8), back, Start::Rejoin(1, 1)).unwrap();
+    assert_eq!(delivered(&effects), [(1, 0), (2, 0)]);
+    let looked: Vec<Effect> = (0..20).flat_map(|_| stream.give_up_overdue()).collect();
+    assert_eq!(freed(&looked), [0], "nobody else has come");
+    // Of many not all are awaited.
+    for number in 0..100 {
+        let id = AttachmentId(100 + number);
+        stream.attach(id, Attachment::new(needs(1), S0, 2), Start::Oldest).unwrap();
+        stream.await_back(id);
+    }
+    let places = stream.attachments.values().filter(|attachment| attachment.is_stand_in()).count();
+    assert_eq!(places, 64);
+    assert_eq!(freed(&stream.await_back(AttachmentId(9))), [], "of nobody nothing is kept");
+}
+
+#[test]
 fn who_cannot_be_told_of_a_step_keeps_what_it_was_told_of() {
     let mut stream = stream(Policy::Block, 1, 2);
     for number in 0..3 {
