@@ -553,7 +553,10 @@ impl StreamCoordinator {
         let known = attachment.note_released(run, step, pinned);
         let place = known.then(|| attachment.take_place_to_tell()).flatten();
         if attachment.is_closing() && attachment.holds_nothing() {
-            effects = self.detach(id);
+            // Of a cohort that has ended some that are here yet may have finished with more than when the first of them left.
+            let is_here = attachment.cohort.as_ref().is_some_and(|cohort| !cohort.is_empty());
+            effects = if is_here { self.on_stop(id, &[]) } else { Vec::new() };
+            effects.extend(self.detach(id));
         }
         effects.extend(place.map(|(name, cursor)| Effect::Cursor(name, cursor)));
         self.deliver(id, &mut effects);

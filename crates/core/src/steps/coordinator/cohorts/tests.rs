@@ -150,6 +150,25 @@ fn what_nobody_has_looked_at_is_read_by_the_next() {
     }
 }
 
+/// One closes before the others have said that they have finished with the same steps: the next of their name do not read them again.
+#[test]
+fn what_others_finish_with_after_the_first_has_closed_is_not_read_again() {
+    for looked_at in [2, 1] {
+        let mut stream = stream(Policy::Block, fresh);
+        (0..2).for_each(|number| drop(step(&mut stream, number)));
+        (0..2).for_each(|number| drop(stream.release_by(ID, 1, (1, number), false)));
+        let mut effects = stream.leave(ID, 1, &[], false);
+        for rank in [0, 2] {
+            (0..looked_at).for_each(|number| effects.extend(stream.release_by(ID, rank, (1, number), false)));
+        }
+        for rank in [0, 2] {
+            effects.extend(stream.leave(ID, rank, &[], false));
+        }
+        let cursors = effects.iter().rev().find(|effect| matches!(effect, Effect::Cursor(..)));
+        assert_eq!(cursors, Some(&Effect::Cursor("render".into(), (1, looked_at))));
+    }
+}
+
 #[test]
 fn others_go_on_without_a_rank_if_they_want_to() {
     let mut stream = stream(Policy::Block, that_go_on);
