@@ -13,6 +13,7 @@ from support.arrays import cut, reference
 from support.commands import run, told
 from support.deaths import kill_servers
 from support.groups import server_numbers
+from support.subscriptions import nothing_comes
 from support.waiting import wait_until
 
 import forebay
@@ -39,14 +40,6 @@ def subscribe(group: forebay.LocalGroup, text: str, **options: object) -> Iterat
 
 def events(subscription: forebay.Subscription, count: int) -> list[int]:
     return [subscription.next(timeout=20).step for _ in range(count)]
-
-
-def nothing_comes(subscription: forebay.Subscription) -> bool:
-    try:
-        subscription.next(timeout=0.1)
-    except forebay.Timeout:
-        return True
-    return False
 
 
 def put_parts(mine: forebay.Space, name: str, array: np.ndarray, step: int, parts: list[int]) -> None:

@@ -40,4 +40,6 @@ def main(rank: int, size: int, nbytes: int, steps: int, pause: float) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        raise SystemExit(__doc__)
     main(*map(int, sys.argv[1:5]), float(sys.argv[5]))

@@ -66,6 +66,8 @@ def fetch(first: int, last: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        raise SystemExit(__doc__)
     how, first, last, steps = sys.argv[1], *map(int, sys.argv[2:5])
     print(json.dumps(fetch(first, last) if how == "fetches" else watch(how, first, last, steps)), flush=True)
     # The subscription stays until what it has cost was asked for.
