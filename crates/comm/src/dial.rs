@@ -1,6 +1,7 @@
 //! Making a connection: where to, and the handshake.
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Side};
+use crate::meet;
 use crate::members::Gone;
 use crate::peers::{Link, PeerId};
 use crate::reader::read;
@@ -13,18 +14,19 @@ use forebay_wire::comm::CommMessage;
 use forebay_wire::connection::HostId;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::net::TcpStream;
 
-/// How long a peer that accepted may take for its handshake, before somebody may dial it again.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How soon a peer whose backlog is full is dialled again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// How long a peer may take to accept, and for its handshake, before somebody may dial it again.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(crate) enum Failed {
+enum Failed {
     /// Not yet: worth trying again soon.
     Busy,
-    /// The deadline passed.
-    TimedOut,
     /// There will be none.
     Gone(Gone),
 }
@@ -41,15 +43,12 @@ fn choose(addresses: &[String], here: &HostId) -> Result<Address> {
     })
 }
 
-/// Connects a socket, to the address that is returned too. Waits no longer than the deadline, in the caller's
-/// thread.
-pub(crate) fn connect(
+/// Connects a socket, to the address that is returned too.
+async fn connect(
     addresses: &[String],
-    deadline: Instant,
 ) -> std::result::Result<(Address, Box<dyn forebay_transport::Link>), Failed> {
     let failed = |address: &Address, e: io::Error| match e.kind() {
         io::ErrorKind::WouldBlock => Failed::Busy,
-        io::ErrorKind::TimedOut if Instant::now() >= deadline => Failed::TimedOut,
         io::ErrorKind::ConnectionRefused => Failed::Gone(Gone::new(format!(
             "cannot be reached: nobody listens at {address}, so its endpoint has ended"
         ))),
@@ -60,15 +59,47 @@ pub(crate) fn connect(
     let link: Box<dyn forebay_transport::Link> = match &address {
         Address::Shm { name, .. } => Box::new(ShmLink::connect(name).map_err(|e| failed(&address, e))?),
         Address::Tcp(socket) => {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            Box::new(TcpLink::connect(socket, patience).map_err(|e| failed(&address, e))?)
+            let stream = TcpStream::connect(socket).await.and_then(TcpStream::into_std);
+            let link = stream.and_then(|stream| TcpLink::new(stream.into()));
+            Box::new(link.map_err(|e| failed(&address, e))?)
         }
     };
     Ok((address, link))
 }
 
+/// Makes a connection with a peer, then reads it as long as it lasts.
+pub(crate) async fn dial(hub: Arc<Hub>, peer: PeerId, addresses: Vec<String>) {
+    let connected = loop {
+        match tokio::time::timeout(HANDSHAKE, connect(&addresses)).await {
+            Ok(Err(Failed::Busy)) => {
+                if hub.state.lock().closed {
+                    break Err(None);
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            Ok(Err(Failed::Gone(gone))) => break Err(Some(gone)),
+            Ok(Ok(connected)) => break Ok(connected),
+            // The peer may only be slow: whoever still wants it dials again.
+            Err(_) => break Err(None),
+        }
+    };
+    match connected {
+        Ok(connected) => handshake(hub, peer, connected).await,
+        Err(gone) => {
+            let mut state = hub.state.lock();
+            if let Some(peer) = state.peers.get(peer) {
+                peer.dialling = false;
+            }
+            match gone {
+                Some(gone) => hub.lose(&mut state, peer, &gone),
+                None => hub.tell(&mut state),
+            }
+        }
+    }
+}
+
 /// Shakes hands on a connected socket, then reads it as long as it lasts.
-pub(crate) async fn handshake(
+async fn handshake(
     hub: Arc<Hub>,
     peer: PeerId,
     (address, link): (Address, Box<dyn forebay_transport::Link>),
@@ -76,39 +107,43 @@ pub(crate) async fn handshake(
     let name = address.to_string();
     let deadline = tokio::time::Instant::now() + HANDSHAKE;
     let shaken = Requester::connect(link, &hub.prologue(&name), deadline).await;
-    let made = {
-        let mut state = hub.state.lock();
-        if let Some(peer) = state.peers.get(peer) {
-            peer.dialling = false;
+    let made = match shaken {
+        Ok(requester) => {
+            let (receiver, outbox) = requester.into_halves();
+            let link = Link::new(outbox);
+            link.say(&hub.hello());
+            let offered = matches!(address, Address::Shm { .. }).then(|| meet::offer(&hub, &link)).flatten();
+            let mut side = Side { peer: Some(peer), has_accepted: false, is_settled: false };
+            let mut state = hub.state.lock();
+            if state.closed {
+                link.say(&CommMessage::Goodbye);
+            }
+            if offered.is_none() {
+                // Nothing is shared: messages go through the socket.
+                meet::settle(&hub, &mut state, &mut side, &link);
+            }
+            Some((receiver, link, (side, offered)))
         }
-        match shaken {
-            Ok(requester) => {
-                let (receiver, outbox) = requester.into_halves();
-                let link = Link::new(outbox);
-                link.say(&hub.hello());
-                if state.closed {
-                    link.say(&CommMessage::Goodbye);
-                }
-                if let Some(peer) = state.peers.get(peer) {
-                    peer.links.push(link.clone());
-                }
-                Some((receiver, link))
+        Err(error) => {
+            let mut state = hub.state.lock();
+            if let Some(peer) = state.peers.get(peer) {
+                peer.dialling = false;
             }
             // The peer may only be slow: whoever still wants it dials again.
-            Err(error) if error.kind == ErrorKind::Timeout => None,
-            Err(error) => {
+            if error.kind == ErrorKind::Timeout {
+                hub.tell(&mut state);
+            } else {
                 let why = match error.kind {
                     ErrorKind::Unreachable => "is gone: it ended while a connection was made".to_owned(),
                     _ => format!("cannot be reached: {}", error.text),
                 };
                 hub.lose(&mut state, peer, &Gone { kind: error.kind, why });
-                None
             }
+            None
         }
     };
-    hub.changed.notify_all();
-    if let Some((receiver, link)) = made {
-        read(hub, receiver, link, Some(peer)).await;
+    if let Some((receiver, link, known)) = made {
+        read(hub, receiver, link, known).await;
     }
 }
 

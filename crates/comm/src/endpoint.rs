@@ -1,9 +1,10 @@
 //! One process's door: its listeners and the thread that moves what goes through.
 
 use crate::comm::Comm;
-use crate::hub::{Hub, HubState};
+use crate::hub::{Hub, HubState, Side};
 use crate::peers::Link;
 use crate::reader::read;
+use crate::shared::{Bell, Probe};
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
@@ -59,11 +60,15 @@ impl Endpoint {
         if let Some(address) = options.tcp {
             listeners.push(Listener::tcp(&address)?);
         }
+        let (bell, bell_file) = Bell::new()?;
         let failed = |e: std::io::Error| Error::io("cannot start the communicator's thread", &e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let hub = Arc::new(Hub {
             state: Mutex::new(HubState::default()),
             changed: Condvar::new(),
+            bell,
+            bell_file,
+            probe: Probe::new(fresh_number()),
             room: Notify::new(),
             unlinked: Notify::new(),
             runtime: runtime.handle().clone(),
@@ -118,8 +123,8 @@ impl Drop for Endpoint {
             let mut state = self.hub.state.lock();
             state.closed = true;
             state.peers.links().for_each(|link| link.say(&CommMessage::Goodbye));
+            self.hub.tell(&mut state);
         }
-        self.hub.changed.notify_all();
         self.hub.room.notify_waiters();
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -128,13 +133,24 @@ impl Drop for Endpoint {
     }
 }
 
-/// A local name that nobody guesses or has had.
-fn fresh_name() -> String {
+/// A number that nobody guesses or has had, and how many there were before.
+fn fresh() -> (u64, u64) {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let counter = COUNTER.fetch_add(1, Ordering::Relaxed);
     let time = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_nanos() as u64);
     let address = std::ptr::from_ref(&counter).addr() as u64;
-    format!("forebay-comm-{}-{counter}-{:016x}", std::process::id(), mix(time ^ mix(address)))
+    (mix(time ^ mix(address ^ counter)), counter)
+}
+
+/// A local name.
+fn fresh_name() -> String {
+    let (number, counter) = fresh();
+    format!("forebay-comm-{}-{counter}-{number:016x}", std::process::id())
+}
+
+/// A number that stands nowhere else in memory.
+fn fresh_number() -> u128 {
+    u128::from(fresh().0) << 64 | u128::from(fresh().0)
 }
 
 /// A listener that tokio waits for.
@@ -191,7 +207,8 @@ async fn welcome(hub: Arc<Hub>, address: Arc<str>, link: Box<dyn forebay_transpo
         state.peers.unnamed -= 1;
         return hub.bury(&mut state);
     };
-    read(hub, receiver, Link::new(outbox), None).await;
+    let side = Side { peer: None, has_accepted: true, is_settled: false };
+    read(hub, receiver, Link::new(outbox), (side, None)).await;
 }
 
 /// Waits until every connection was read to its end by the other side, or [`LINGER`] is over.

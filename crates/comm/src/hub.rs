@@ -1,13 +1,16 @@
 //! All that an endpoint knows, under one lock: messages, comms, peers. Nothing here waits but by [`Hub::changed`].
 
-use crate::mailbox::{Admission, Mail};
+use crate::channel::{Channel, Reading};
+use crate::mail::{Admission, Envelope, Mail, StreamId};
 use crate::members::{Gone, Member, Members};
 use crate::peers::{Link, PeerId, Peers};
+use crate::shared::{Bell, Probe};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::comm::{CommMessage, Label};
+use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
+use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,12 +20,29 @@ use tokio::sync::Notify;
 /// How many of those who wait are remembered.
 const WAITING_MAX: usize = 1024;
 
+/// What this side of a connection knows of the other one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side {
+    /// Who it is, once it has said so.
+    pub(crate) peer: Option<PeerId>,
+    /// Whether the other end has dialled.
+    pub(crate) has_accepted: bool,
+    /// Whether it is known how messages go.
+    pub(crate) is_settled: bool,
+}
+
 /// Shared by the endpoint, its comms and its thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) state: Mutex<HubState>,
-    /// Something that a caller may wait for has happened.
+    /// Something that a caller may wait for has happened, for those that do not look themselves.
     pub(crate) changed: Condvar,
+    /// The same for the one that does, and sleeps.
+    pub(crate) bell: Bell,
+    /// What others map to ring it.
+    pub(crate) bell_file: OwnedFd,
+    /// By which others find out whether they can read this process's memory.
+    pub(crate) probe: Probe,
     /// There may be room for messages that wait to be read.
     pub(crate) room: Notify,
     /// A connection has ended.
@@ -42,6 +62,17 @@ pub(crate) struct HubState {
     pub(crate) mail: Mail,
     pub(crate) comms: HashMap<u64, Members>,
     pub(crate) peers: Peers,
+    /// The memory that is shared with processes of this host.
+    pub(crate) channels: Vec<Channel>,
+    /// Messages that are being read where they lie.
+    pub(crate) readings: Vec<Reading>,
+    pub(crate) scratch: Vec<u8>,
+    /// Counts what a caller may wait for.
+    pub(crate) version: u64,
+    /// Somebody looks into that memory, or sleeps until there is something.
+    pub(crate) is_watched: bool,
+    /// How many wait for that one to tell them.
+    pub(crate) followers: usize,
     /// Who waits for this endpoint in a comm that it has not opened: it may never be told to.
     waiting: Vec<(PeerId, u64)>,
     pub(crate) closed: bool,
@@ -82,6 +113,13 @@ impl HubState {
 }
 
 impl Hub {
+    /// Something has happened that a caller may wait for.
+    pub(crate) fn tell(&self, state: &mut HubState) {
+        state.version += 1;
+        self.changed.notify_all();
+        self.bell.ring();
+    }
+
     /// The prologue of a handshake with an endpoint of the same group that listens at this address.
     pub(crate) fn prologue<'a>(&'a self, address: &'a str) -> Prologue<'a> {
         Prologue { secret: &self.secret, lineage: &self.lineage, name: address }
@@ -150,7 +188,7 @@ impl Hub {
             }
             state.peers.prune(member.peer);
         }
-        self.changed.notify_all();
+        self.tell(state);
         self.room.notify_waiters();
     }
 
@@ -166,7 +204,7 @@ impl Hub {
             state.spread(comm, rank, &format!("rank {rank} ({name}) {}", gone.why));
         }
         state.peers.prune(peer);
-        self.changed.notify_all();
+        self.tell(state);
     }
 
     /// Looks for peers whose last connection has ended.
@@ -174,27 +212,46 @@ impl Hub {
         for peer in state.peers.ended() {
             self.lose(state, peer, &Gone::new("is gone: its process or its endpoint has ended"));
         }
-        self.changed.notify_all();
+        self.tell(state);
     }
 
-    /// A connection with this peer has ended, in whatever way. Returns the peer's others.
-    pub(crate) fn unlink(&self, peer: Option<PeerId>, link: &Arc<Link>) -> Vec<Arc<Link>> {
+    /// A connection has ended, in whatever way. Returns the peer's others.
+    pub(crate) fn unlink(&self, side: &Side, link: &Arc<Link>) -> Vec<Arc<Link>> {
         link.close();
         let mut state = self.state.lock();
-        let others = match peer {
-            Some(peer) => state.peers.unlink(peer, link),
-            None => {
+        state.end_channel(link.id);
+        let others = match (side.peer, side.is_settled) {
+            (Some(peer), true) => state.peers.unlink(peer, link),
+            _ if side.has_accepted => {
                 state.peers.unnamed -= 1;
                 Vec::new()
             }
+            (Some(peer), false) => {
+                if let Some(peer) = state.peers.get(peer) {
+                    peer.dialling = false;
+                }
+                self.lose(&mut state, peer, &Gone::new("is gone: it ended while a connection was made"));
+                Vec::new()
+            }
+            (None, _) => Vec::new(),
         };
         self.bury(&mut state);
         self.unlinked.notify_waiters();
         others
     }
 
-    /// Waits until a message of this size may come; `false`: nobody wants it.
-    pub(crate) async fn admit(&self, comm: u64, source: u32, bytes: u64) -> bool {
+    /// The rest of a message that came in pieces through shared memory will not come.
+    pub(crate) fn abandon(&self, link: &Link, number: u32) {
+        let mut state = self.state.lock();
+        let HubState { channels, mail, .. } = &mut *state;
+        if let Some(channel) = channels.iter_mut().find(|channel| channel.link.id == link.id) {
+            channel.abandon(mail, number);
+        }
+        self.tell(&mut state);
+    }
+
+    /// A message begins to come over a socket: waits until there is room for it. `None`: nobody wants it.
+    pub(crate) async fn begin(&self, comm: u64, envelope: Envelope) -> Option<StreamId> {
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
@@ -202,28 +259,56 @@ impl Hub {
             {
                 let mut state = self.state.lock();
                 if state.closed {
-                    return false;
+                    return None;
                 }
-                match state.mail.admit(comm, source, bytes) {
-                    Admission::Take => return true,
-                    Admission::Discard => return false,
-                    Admission::Wait => {}
+                match state.mail.begin(comm, envelope) {
+                    Ok(stream) => {
+                        self.tell(&mut state);
+                        return Some(stream);
+                    }
+                    Err(Admission::Wait) => {}
+                    Err(_) => return None,
                 }
             }
             room.await;
         }
     }
 
-    /// Hands over an admitted message.
-    pub(crate) fn deliver(&self, comm: u64, label: Label, message: Vec<u8>) {
-        self.state.lock().mail.deliver(comm, label, message);
-        self.changed.notify_all();
+    /// The next bytes of a message.
+    pub(crate) fn more(&self, stream: StreamId, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        state.mail.more(stream, bytes);
+        self.tell(&mut state);
     }
 
-    /// Gives back the room of an admitted message that will not come.
-    pub(crate) fn abandon(&self, comm: u64, bytes: u64) {
-        self.state.lock().mail.abandon(comm, bytes);
+    /// The rest of a message will not come.
+    pub(crate) fn fail(&self, stream: StreamId) {
+        let mut state = self.state.lock();
+        state.mail.fail(stream);
+        self.tell(&mut state);
         self.room.notify_waiters();
+    }
+
+    /// Waits until all that has come through the memory that is shared with a process was taken: what it said after that over its
+    /// socket is looked at then.
+    pub(crate) async fn drained(&self, link: &Link) {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let mut state = self.state.lock();
+                while state.poll_one(link.id) {
+                    self.tell(&mut state);
+                }
+                let is_closed = state.closed;
+                let channel = state.channels.iter_mut().find(|channel| channel.link.id == link.id);
+                if is_closed || channel.is_none_or(Channel::is_drained) {
+                    return;
+                }
+            }
+            room.await;
+        }
     }
 
     /// What a peer said about a comm.
@@ -251,12 +336,12 @@ impl Hub {
             CommMessage::Left { comm } => {
                 if let Some(members) = state.comms.get_mut(comm) {
                     members.lose(peer, &Gone::new("is gone: it has closed this communicator"));
-                    self.changed.notify_all();
+                    self.tell(state);
                 }
             }
             CommMessage::Gone { comm, rank, why } => {
                 state.spread(*comm, *rank, why);
-                self.changed.notify_all();
+                self.tell(state);
             }
             _ => {}
         }

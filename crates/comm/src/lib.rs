@@ -11,24 +11,37 @@
 //! - What involves a rank that died, closed the comm or cannot be reached fails at once with `Unreachable`
 //!   that names it; messages that it sent before are still received. A collective involves every rank.
 //! - Messages of one thread to one rank with one tag arrive in the order they were sent.
-//! - What has arrived and is not yet received is bounded ([`EARLY_MAX`], [`UNREAD_MAX`]); beyond that the
-//!   sender's connection is not read, and the sender waits.
+//! - What has arrived and is not yet received is bounded ([`EARLY_MAX`], [`UNREAD_MAX`]); beyond that nothing is
+//!   taken, and the sender waits.
+//! - Messages of processes of one host get on while these are in a call, as with MPI; who sleeps in one is woken.
 //!
-//! Inside, lowest first: `mailbox` is the messages that wait, `peers` who is connected how, `hub` all of that under one lock,
-//! `reader` reads one connection, `dial` makes one. What is said is [`forebay_wire::comm`].
+//! Inside, lowest first: `shared` is the memory of two processes, `operation` and `target` what happens to bytes that come, `mail`
+//! who receives which message, `peers` who is connected how, `channel` takes what comes through shared memory, `hub` is all of that
+//! under one lock. `meet` agrees on shared memory, `reader` reads one socket, `dial` makes one. `progress` waits; `sending` and
+//! `receiving` are single messages, `collectives` what all ranks do together. What is said is [`forebay_wire::comm`].
 
+mod channel;
 mod collectives;
 mod comm;
 mod dial;
 mod endpoint;
 mod hub;
-mod mailbox;
+mod mail;
+mod meet;
 mod members;
+mod operation;
 mod peers;
-mod point;
+mod progress;
 mod reader;
+mod receiving;
+mod route;
+mod sending;
+mod shared;
+mod target;
+mod task;
 mod window;
 
-pub use comm::{Comm, TIMEOUT_DEFAULT};
+pub use comm::{Comm, Status, TIMEOUT_DEFAULT};
 pub use endpoint::{Endpoint, EndpointOptions};
-pub use mailbox::{EARLY_MAX, UNREAD_MAX};
+pub use mail::{EARLY_MAX, UNREAD_MAX};
+pub use operation::{Datatype, Operation};

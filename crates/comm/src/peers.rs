@@ -4,14 +4,16 @@
 //! and each side keeps sending on the first that it had, so that messages stay in order. A peer is gone
 //! when its last connection has ended: what it said on any of them was read by then.
 
+use crate::shared::{Bell, Direction, LOANS, Writer};
 use crate::window::Window;
 use forebay_transport::asynchronous::Outbox;
 use forebay_transport::{Address, host};
 use forebay_wire::comm::CommMessage;
 use forebay_wire::frame::Header;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An endpoint, as far as this one knows it.
 pub(crate) type PeerId = u64;
@@ -19,19 +21,84 @@ pub(crate) type PeerId = u64;
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Link {
+    /// Its own, of all of this process.
+    pub(crate) id: u64,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) window: Arc<Window>,
     pub(crate) next_number: AtomicU64,
+    /// The memory through which messages go to a process of this host.
+    pub(crate) shared: OnceLock<Shared>,
+    /// Sends that have not begun for want of room, the oldest first: a later one does not overtake them.
+    pub(crate) waiting: Mutex<VecDeque<u64>>,
+}
+
+/// The writing end of the memory that is shared with a process.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) writer: Mutex<Writer<Direction>>,
+    pub(crate) outward: Direction,
+    /// Wakes that process.
+    pub(crate) bell: Bell,
+    /// Whether it can read this process's memory.
+    pub(crate) reads: AtomicBool,
+    pub(crate) loans: Mutex<Loans>,
+}
+
+/// The places of loans.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    turns: [u32; LOANS],
+    taken: [bool; LOANS],
+}
+
+impl Loans {
+    /// A place that is free, and which loan it is there.
+    pub(crate) fn take(&mut self) -> Option<(u32, u32)> {
+        let place = self.taken.iter().position(|taken| !taken)?;
+        self.taken[place] = true;
+        self.turns[place] = self.turns[place].wrapping_add(1);
+        Some((place as u32, self.turns[place]))
+    }
+
+    pub(crate) fn free(&mut self, place: u32) {
+        if let Some(taken) = self.taken.get_mut(place as usize) {
+            *taken = false;
+        }
+    }
 }
 
 impl Link {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Arc<Link> {
-        Arc::new(Link { outbox, window: Arc::new(Window::default()), next_number: AtomicU64::new(0) })
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Link {
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            outbox,
+            window: Arc::new(Window::default()),
+            next_number: AtomicU64::new(0),
+            shared: OnceLock::new(),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Messages go through this memory from now on.
+    pub(crate) fn share(&self, outward: Direction, bell: Bell) {
+        let _ = self.shared.set(Shared {
+            writer: Mutex::new(Writer::new(outward.clone())),
+            outward,
+            bell,
+            reads: AtomicBool::new(false),
+            loans: Mutex::default(),
+        });
     }
 
     /// Says something short. That it cannot be said any more is noticed by who reads the connection.
     pub(crate) fn say(&self, message: &CommMessage) {
         let _ = self.outbox.push(Header::default(), message);
+    }
+
+    /// Nobody listens in this comm here any more.
+    pub(crate) fn refuse(&self, comm: u64) {
+        self.say(&CommMessage::Left { comm });
     }
 
     /// Says what is queued, then ends the connection for both sides.

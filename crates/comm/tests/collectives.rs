@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Over, comms, group, on_all, pattern};
-use forebay_comm::Comm;
+use forebay_comm::Operation::Sum;
+use forebay_comm::{Comm, Datatype};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -15,6 +16,9 @@ enum Operation {
     Allgather { bytes: Vec<usize> },
     Reduce { root: u32 },
     Allreduce { bytes: usize },
+    Bcast { root: u32, bytes: usize },
+    ReduceNumbers { root: u32, count: usize },
+    AllreduceNumbers { count: usize },
     Shift { by: u32, bytes: usize },
     NextComm,
 }
@@ -37,6 +41,9 @@ fn operation(size: u32) -> impl Strategy<Value = Operation> {
         each().prop_map(|bytes| Operation::Allgather { bytes }),
         (0..size).prop_map(|root| Operation::Reduce { root }),
         bytes().prop_map(|bytes| Operation::Allreduce { bytes }),
+        (0..size, bytes()).prop_map(|(root, bytes)| Operation::Bcast { root, bytes }),
+        (0..size, bytes()).prop_map(|(root, bytes)| Operation::ReduceNumbers { root, count: bytes / 8 }),
+        bytes().prop_map(|bytes| Operation::AllreduceNumbers { count: bytes / 8 }),
         (0..size, bytes()).prop_map(|(by, bytes)| Operation::Shift { by, bytes }),
         Just(Operation::NextComm),
     ]
@@ -70,6 +77,31 @@ fn bracketed(size: u32) -> Vec<u8> {
     runs.remove(0)
 }
 
+/// Numbers whose sum depends on the order.
+fn number(rank: u32, place: usize) -> f64 {
+    let seed = (place as u64 * 31 + u64::from(rank) * 7919).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (seed >> 11) as f64 / 1e15 - 4.0
+}
+
+fn numbers(rank: u32, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|place| number(rank, place).to_ne_bytes()).collect()
+}
+
+/// The order that the documentation states: some of the first ranks are added to the next one, then pairs of pairs.
+fn summed(size: u32, count: usize) -> Vec<u8> {
+    let places = 1 << size.ilog2();
+    let rest = size - places;
+    let sum = |place: usize| {
+        let first = (0..rest).map(|pair| number(2 * pair, place) + number(2 * pair + 1, place));
+        let mut sums: Vec<f64> = first.chain((2 * rest..size).map(|rank| number(rank, place))).collect();
+        while sums.len() > 1 {
+            sums = sums.chunks(2).map(|pair| pair[0] + pair[1]).collect();
+        }
+        sums[0]
+    };
+    (0..count).flat_map(|place| sum(place).to_ne_bytes()).collect()
+}
+
 fn check(comm: &Comm, number: usize, operation: &Operation) {
     let (rank, size) = (comm.rank(), comm.size());
     let block = |rank: u32, bytes: usize| pattern(number + 1000 * rank as usize, bytes);
@@ -89,16 +121,31 @@ fn check(comm: &Comm, number: usize, operation: &Operation) {
             assert!(gathered == (0..size).map(|r| block(r, bytes[r as usize])).collect::<Vec<_>>());
         }
         Operation::Reduce { root } => {
-            let reduced = comm.reduce(*root, rank.to_string().into_bytes(), bracket).unwrap();
+            let reduced = comm.reduce_by(*root, rank.to_string().into_bytes(), bracket).unwrap();
             assert_eq!(reduced, (rank == *root).then(|| bracketed(size)));
         }
         Operation::Allreduce { bytes } => {
             let add =
                 |a: &mut Vec<u8>, b: &[u8]| a.iter_mut().zip(b).for_each(|(a, b)| *a = a.wrapping_add(*b));
-            let reduced = comm.allreduce(block(rank, *bytes), add).unwrap();
+            let reduced = comm.allreduce_by(block(rank, *bytes), add).unwrap();
             let mut expected = block(0, *bytes);
             (1..size).for_each(|r| add(&mut expected, &block(r, *bytes)));
             assert!(reduced == expected);
+        }
+        Operation::Bcast { root, bytes } => {
+            let mut mine = if rank == *root { block(rank, *bytes) } else { vec![0xee; *bytes] };
+            comm.bcast(*root, &mut mine).unwrap();
+            assert!(mine == block(*root, *bytes));
+        }
+        Operation::ReduceNumbers { root, count } => {
+            let mut mine = numbers(rank, *count);
+            comm.reduce(*root, &mut mine, Datatype::Float64, Sum).unwrap();
+            assert!(rank != *root || mine == summed(size, *count));
+        }
+        Operation::AllreduceNumbers { count } => {
+            let mut mine = numbers(rank, *count);
+            comm.allreduce(&mut mine, Datatype::Float64, Sum).unwrap();
+            assert!(mine == summed(size, *count));
         }
         Operation::Shift { by, bytes } => {
             // The user's tags are all of 64 bits, also those that collectives use inside.
@@ -161,4 +208,25 @@ fn ranks_that_call_different_things_meet_the_deadline() {
     for error in errors {
         assert_eq!(error.kind, forebay_core::ErrorKind::Timeout, "{error}");
     }
+}
+
+#[test]
+fn different_sizes_are_told_to_all() {
+    let (endpoints, members) = group(4, Over::Shm);
+    for bytes in [64, 100_000] {
+        let errors = on_all(&comms(&endpoints, &members, bytes), |comm| {
+            let mut mine = vec![0; bytes as usize + if comm.rank() == 2 { 8 } else { 0 }];
+            let error = comm.allreduce(&mut mine, Datatype::UInt8, Sum).unwrap_err();
+            error.to_string()
+        });
+        assert!(
+            errors
+                .iter()
+                .any(|error| error.contains("where rank") || error.contains("more than there is room for")),
+            "{errors:?}"
+        );
+    }
+    let comm = &comms(&endpoints, &members, 200_000)[0];
+    let refused = comm.allreduce(&mut [0; 7], Datatype::Float64, Sum).unwrap_err();
+    assert!(refused.text.contains("7 bytes are no whole number of Float64"), "{refused}");
 }

@@ -263,7 +263,7 @@ fn a_rank_that_closes_the_comm_is_told() {
         let began = Instant::now();
         let errors = on_all(&all, |comm| {
             ready.wait();
-            comm.allreduce(vec![1], |a, b| a[0] += b[0]).unwrap_err()
+            comm.allreduce_by(vec![1], |a, b| a[0] += b[0]).unwrap_err()
         });
         errors.iter().for_each(|error| assert_gone(error, 4));
         assert!(began.elapsed() < AT_ONCE);

@@ -49,6 +49,54 @@ fn hundreds_of_mebibytes_go_both_ways() {
 }
 
 #[test]
+fn messages_of_any_rank_and_any_tag_are_looked_at_and_received() {
+    for over in [Over::Shm, Over::Tcp] {
+        let (endpoints, members) = group(3, over);
+        on_all(&comms(&endpoints, &members, 1), |comm| {
+            // Short and long ones, which a receiver reads where they lie.
+            for bytes in [0, 5, 100_000] {
+                comm.barrier().unwrap();
+                if comm.rank() > 0 {
+                    comm.send(0, 10 + u64::from(comm.rank()), &pattern(comm.rank() as usize, bytes)).unwrap();
+                    continue;
+                }
+                let mut from = Vec::new();
+                for _ in 0..2 {
+                    let found = comm.probe(None, None).unwrap();
+                    assert_eq!(comm.iprobe(Some(found.source), None).unwrap(), Some(found));
+                    assert_eq!((found.tag, found.bytes), (10 + u64::from(found.source), bytes as u64));
+                    assert_eq!(comm.iprobe(Some(found.source), Some(99)).unwrap(), None);
+                    let expected = pattern(found.source as usize, bytes);
+                    if from.is_empty() {
+                        assert_eq!(comm.recv_any(None, Some(found.tag)).unwrap(), (found, expected));
+                    } else {
+                        // Into more room than it needs.
+                        let mut room = vec![7; bytes + 3];
+                        assert_eq!(comm.recv_into(None, None, &mut room).unwrap(), found);
+                        assert!(room[..bytes] == expected && room[bytes..] == [7; 3]);
+                    }
+                    from.push(found.source);
+                }
+                from.sort_unstable();
+                assert_eq!(from, [1, 2]);
+            }
+            if comm.rank() == 1 {
+                comm.send(0, 0, &pattern(1, 100_000)).unwrap();
+                comm.send(0, 0, b"the next").unwrap();
+            } else if comm.rank() == 0 {
+                let error = comm.recv_into(Some(1), Some(0), &mut [0; 99]).unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Invalid);
+                assert!(
+                    error.text.contains("rank 1 sent 100000 bytes, more than there is room for"),
+                    "{error}"
+                );
+                assert_eq!(comm.recv(1, 0).unwrap(), b"the next");
+            }
+        });
+    }
+}
+
+#[test]
 fn many_small_messages_do_not_fill_the_window_for_good() {
     let (endpoints, members) = group(2, Over::Shm);
     on_all(&comms(&endpoints, &members, 1), |comm| {
@@ -73,8 +121,8 @@ fn one_rank_alone_needs_nobody() {
     assert_eq!(comm.broadcast(0, vec![1]).unwrap(), [1]);
     assert_eq!(comm.gather(0, &[2]).unwrap().unwrap(), [[2]]);
     assert_eq!(comm.allgather(&[3]).unwrap(), [[3]]);
-    assert_eq!(comm.reduce(0, vec![4], |_, _| unreachable!()).unwrap().unwrap(), [4]);
-    assert_eq!(comm.allreduce(vec![5], |_, _| unreachable!()).unwrap(), [5]);
+    assert_eq!(comm.reduce_by(0, vec![4], |_, _| unreachable!()).unwrap().unwrap(), [4]);
+    assert_eq!(comm.allreduce_by(vec![5], |_, _| unreachable!()).unwrap(), [5]);
     comm.set_timeout(Duration::from_millis(30));
     let error = comm.recv(0, 4).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Timeout);
@@ -157,32 +205,53 @@ fn a_wrong_secret_is_refused() {
 
 #[test]
 fn early_messages_wait_in_bounds() {
-    let (endpoints, members) = group(2, Over::Shm);
-    let sender = endpoints[0].comm(3, 0, members.clone()).unwrap();
-    sender.set_timeout(Duration::from_millis(300));
-    let block = pattern(3, 32 << 20);
-    // The other side has not opened the comm: it takes so much and no more, then the sender waits.
-    let mut sent = 0;
-    let error = loop {
-        match sender.send(1, 0, &block) {
-            Ok(()) => sent += 1,
-            Err(error) => break error,
+    // Long ones of one host lie with their sender until they are received; short ones lie in the memory that both share.
+    let megabytes = (EARLY_MAX - (64 << 20))..=EARLY_MAX + (40 << 20);
+    for (over, bytes, bound) in
+        [(Over::Tcp, 32 << 20, megabytes), (Over::Shm, 4 << 10, (32 << 10)..=64 << 10)]
+    {
+        let (endpoints, members) = group(2, over);
+        let sender = endpoints[0].comm(3, 0, members.clone()).unwrap();
+        sender.set_timeout(Duration::from_millis(300));
+        let block = pattern(3, bytes);
+        // The other side has not opened the comm: it takes so much and no more, then the sender waits.
+        let mut sent = 0;
+        let error = loop {
+            match sender.send(1, 0, &block) {
+                Ok(()) => sent += 1,
+                Err(error) => break error,
+            }
+            assert!(sent < 20, "no bound");
+        };
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        assert!(error.text.contains("does not receive what was sent before"), "{error}");
+        let taken = sent * block.len() as u64;
+        assert!(bound.contains(&taken), "{taken}");
+        // It opens: all that was sent whole is there, and what was given up in the middle is not.
+        let receiver = endpoints[1].comm(3, 1, members).unwrap();
+        receiver.set_timeout(Duration::from_secs(20));
+        for _ in 0..sent {
+            assert!(receiver.recv(0, 0).unwrap() == block);
         }
-        assert!(sent < 20, "no bound");
-    };
-    assert_eq!(error.kind, ErrorKind::Timeout);
-    assert!(error.text.contains("does not receive what was sent before"), "{error}");
-    let taken = sent * block.len() as u64;
-    assert!((EARLY_MAX - (64 << 20)..=EARLY_MAX + (40 << 20)).contains(&taken), "{taken}");
-    // It opens: all that was sent whole is there, and what was given up in the middle is not.
-    let receiver = endpoints[1].comm(3, 1, members).unwrap();
-    receiver.set_timeout(Duration::from_secs(20));
-    for _ in 0..sent {
-        assert!(receiver.recv(0, 0).unwrap() == block);
+        sender.set_timeout(Duration::from_secs(20));
+        sender.send(1, 0, b"end").unwrap();
+        assert_eq!(receiver.recv(0, 0).unwrap(), b"end");
     }
-    sender.set_timeout(Duration::from_secs(20));
-    sender.send(1, 0, b"end").unwrap();
-    assert_eq!(receiver.recv(0, 0).unwrap(), b"end");
+}
+
+/// A long one that its sender has given up is not there, whatever its bytes have become.
+#[test]
+fn a_message_that_was_given_up_never_comes() {
+    let (endpoints, members) = group(2, Over::Shm);
+    let all = comms(&endpoints, &members, 1);
+    on_all(&all, |comm| comm.barrier().unwrap());
+    all[0].set_timeout(Duration::from_millis(100));
+    let mut block = pattern(3, 8 << 20);
+    let error = all[0].send(1, 0, &block).unwrap_err();
+    assert!(error.text.ends_with("to rank 1 ('w1'): it does not receive it"), "{error}");
+    block.fill(7);
+    all[0].send(1, 0, b"the next").unwrap();
+    assert_eq!(all[1].recv(0, 0).unwrap(), b"the next");
 }
 
 #[test]
@@ -226,7 +295,7 @@ fn a_straggler_of_an_old_comm_disturbs_nobody() {
             let sums = on_all(&new, |comm| {
                 comm.send(1 - comm.rank(), 0, &[round]).unwrap();
                 assert_eq!(comm.recv(1 - comm.rank(), 0).unwrap(), [round]);
-                comm.allreduce(vec![comm.rank() as u8 + round], |a, b| a[0] = a[0].wrapping_add(b[0]))
+                comm.allreduce_by(vec![comm.rank() as u8 + round], |a, b| a[0] = a[0].wrapping_add(b[0]))
                     .unwrap()[0]
             });
             assert_eq!(sums, [2 * round + 1; 2]);

@@ -11,7 +11,7 @@ use forebay_core::{Error, Result};
 use rustix::fd::BorrowedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a mapping is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +132,16 @@ impl Mapping {
         }
         // SAFETY: the word lies inside the mapping, which lives as long as the reference, is aligned, and is
         // only ever accessed atomically: no range that is handed out contains it.
+        Ok(unsafe { &*address })
+    }
+
+    /// The same of 32 bits.
+    pub fn atomic32(&self, offset: u64) -> Result<&AtomicU32> {
+        let address = self.address_mut(offset, 4)?.cast::<AtomicU32>();
+        if !address.is_aligned() {
+            return Err(Error::internal(format!("a word at {offset} is not aligned")));
+        }
+        // SAFETY: as above.
         Ok(unsafe { &*address })
     }
 

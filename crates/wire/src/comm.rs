@@ -77,6 +77,30 @@ pub enum CommMessage {
     },
     /// The sender's endpoint closes: all it had to say was said.
     Goodbye,
+    /// The sender, which has dialled from this host, offers memory through which messages go from now on. Two descriptors come along:
+    /// that memory, and what wakes the sender.
+    Share {
+        /// Where a number lies in the sender's memory.
+        probe: u64,
+        /// That number: who finds it there can read what the sender lends.
+        number: u128,
+    },
+    /// The sender takes what was offered. A descriptor comes along: what wakes the sender.
+    Shared {
+        /// Where a number lies in the sender's memory.
+        probe: u64,
+        /// That number.
+        number: u128,
+        /// Whether the sender can read the receiver's memory.
+        reads: bool,
+    },
+    /// The answer to the same question of who has offered.
+    Reads {
+        /// Whether the sender can read the receiver's memory.
+        reads: bool,
+    },
+    /// The sender shares no memory: messages go through this connection.
+    Apart,
 }
 
 speaks!(Comm: CommMessage);
@@ -129,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..9) {
+        fn any_bytes_are_a_message_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..13) {
             if let Some(first) = body.first_mut() {
                 *first = kind;
             }
@@ -151,6 +175,7 @@ mod tests {
             CommMessage::Data { comm: 7, label, number: 1, bytes: 3, inline: Bytes(vec![1, 200, 3]) },
             CommMessage::Gone { comm: 7, rank: 2, why: "killed".into() },
             CommMessage::Goodbye,
+            CommMessage::Shared { probe: 1 << 40, number: u128::MAX, reads: true },
         ] {
             let mut bytes = Vec::new();
             encode(&Header::default(), &message, None, &mut bytes).unwrap();

@@ -1,0 +1,273 @@
+//! What comes through the memory that is shared with one process.
+
+use crate::mail::{Admission, Envelope, Lent, Mail, StreamId};
+use crate::peers::{Link, Shared};
+use crate::shared::{Direction, Foreign, HEAD, Head, Kind, Reader};
+use forebay_core::{Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How much of a loan is read before others get their turn.
+const TURN: usize = 1 << 20;
+/// How much of it at once, so that what is read is still in a cache when something is made of it.
+const PORTION: usize = 64 << 10;
+/// How many long messages may come in pieces at once.
+const STREAMS_MAX: usize = 1 << 16;
+
+/// The reading end of the memory that is shared with one process.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) link: Arc<Link>,
+    reader: Reader<Direction>,
+    inward: Direction,
+    /// The process itself, if its memory can be read.
+    foreign: Option<Foreign>,
+    /// Long messages that come in pieces, by their numbers.
+    streams: HashMap<u32, StreamId>,
+    /// There was no room for the next message when so much had been eased.
+    blocked_at: Option<u64>,
+}
+
+/// A message that is being read where it lies.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    stream: StreamId,
+    lent: Lent,
+    has_begun: bool,
+    at: u64,
+}
+
+impl Reading {
+    pub(crate) fn new(stream: StreamId, lent: Lent) -> Reading {
+        Reading { stream, lent, has_begun: false, at: 0 }
+    }
+
+    /// The message that it becomes.
+    pub(crate) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Over which connection it was lent.
+    pub(crate) fn link(&self) -> u64 {
+        self.lent.link
+    }
+}
+
+/// How far a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    More,
+    Done,
+}
+
+impl Channel {
+    pub(crate) fn new(link: Arc<Link>, inward: Direction, foreign: Option<Foreign>) -> Channel {
+        let reader = Reader::new(inward.clone());
+        Channel { link, reader, inward, foreign, streams: HashMap::new(), blocked_at: None }
+    }
+
+    fn peer(&self) -> Option<&Shared> {
+        self.link.shared.get()
+    }
+
+    fn wake(&self) {
+        if let Some(shared) = self.peer() {
+            shared.bell.ring();
+        }
+    }
+
+    /// Whether something has come that could be taken.
+    pub(crate) fn has_any(&mut self, mail: &Mail) -> bool {
+        self.blocked_at != Some(mail.eased) && self.reader.available().is_ok_and(|bytes| bytes > 0)
+    }
+
+    /// Whether all that has come was taken.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        self.reader.available().is_ok_and(|bytes| bytes == 0)
+    }
+
+    /// Takes what has come. Whether that was anything; an error is the other process's.
+    pub(crate) fn poll(&mut self, mail: &mut Mail) -> Result<bool> {
+        if self.blocked_at == Some(mail.eased) {
+            return Ok(false);
+        }
+        self.blocked_at = None;
+        let mut any = false;
+        // A peer that writes without end does not keep others waiting.
+        for _ in 0..64 {
+            let available = self.reader.available()?;
+            if available == 0 {
+                if self.reader.is_empty_at_last()? {
+                    self.wake();
+                }
+                break;
+            }
+            let mut head = [0; HEAD];
+            self.reader.read(0, &mut head)?;
+            let head = Head::decode(&head)?;
+            let bytes = HEAD + head.bytes as usize;
+            if bytes > available {
+                return Err(Error::protocol("a record goes beyond what was written"));
+            }
+            if !self.take(mail, &head)? {
+                self.blocked_at = Some(mail.eased);
+                break;
+            }
+            any = true;
+            if self.reader.take(bytes)? {
+                self.wake();
+            }
+        }
+        Ok(any)
+    }
+
+    /// Takes one record; `false`: there is no room for what it brings.
+    fn take(&mut self, mail: &mut Mail, head: &Head) -> Result<bool> {
+        let envelope = Envelope { label: head.label, bytes: head.total };
+        match head.kind {
+            Kind::Whole => {
+                let admission = mail.whole(head.comm, envelope, |space| self.reader.read(HEAD, space))?;
+                Ok(self.admitted(admission, head.comm))
+            }
+            Kind::Begin => match mail.begin(head.comm, envelope) {
+                Ok(stream) => {
+                    if self.streams.len() >= STREAMS_MAX || self.streams.insert(head.number, stream).is_some()
+                    {
+                        return Err(Error::protocol("two messages have one number"));
+                    }
+                    self.more(mail, head).map(|()| true)
+                }
+                Err(admission) => Ok(self.admitted(admission, head.comm)),
+            },
+            Kind::More => self.more(mail, head).map(|()| true),
+            Kind::Abandon => {
+                self.abandon(mail, head.number);
+                Ok(true)
+            }
+            Kind::Loan => {
+                let mut address = [0; 8];
+                self.reader.read(HEAD, &mut address)?;
+                let lent = Lent {
+                    link: self.link.id,
+                    place: head.number,
+                    turn: head.turn,
+                    address: u64::from_le_bytes(address),
+                };
+                // That there is one is looked at before anything depends on it.
+                self.inward.loan(lent.place, lent.turn)?;
+                let admission = mail.lend(head.comm, envelope, lent);
+                Ok(self.admitted(admission, head.comm))
+            }
+        }
+    }
+
+    /// The rest of a message will not come.
+    pub(crate) fn abandon(&mut self, mail: &mut Mail, number: u32) {
+        if let Some(stream) = self.streams.remove(&number) {
+            mail.fail(stream);
+        }
+    }
+
+    fn admitted(&self, admission: Admission, comm: u64) -> bool {
+        if admission == Admission::Discard {
+            // Its sender learns that nobody listens.
+            self.link.refuse(comm);
+        }
+        admission != Admission::Wait
+    }
+
+    fn more(&mut self, mail: &mut Mail, head: &Head) -> Result<()> {
+        // Of one whose beginning nobody wanted nothing is known.
+        let Some(stream) = self.streams.get(&head.number).copied() else { return Ok(()) };
+        let bytes = head.bytes as usize;
+        let lacks = mail.lacks(stream).unwrap_or_default();
+        if bytes > lacks {
+            return Err(Error::protocol("a part of a message is too long"));
+        }
+        if let Some(space) = mail.space(stream, bytes) {
+            self.reader.read(HEAD, space)?;
+            mail.advance(stream, bytes);
+        } else {
+            let mut piece = vec![0; bytes];
+            self.reader.read(HEAD, &mut piece)?;
+            mail.more(stream, &piece);
+        }
+        if bytes == lacks {
+            self.streams.remove(&head.number);
+        }
+        Ok(())
+    }
+
+    /// Reads on in a message where it lies.
+    pub(crate) fn read_on(
+        &self,
+        mail: &mut Mail,
+        reading: &mut Reading,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Read> {
+        let loan = self.inward.loan(reading.lent.place, reading.lent.turn)?;
+        let Some(foreign) = &self.foreign else {
+            return Err(Error::protocol("a message is lent whose sender's memory cannot be read"));
+        };
+        if !reading.has_begun {
+            reading.has_begun = true;
+            if !loan.begin() {
+                mail.fail(reading.stream);
+                return Ok(Read::Done);
+            }
+        }
+        let mut turn = TURN;
+        loop {
+            let Some(lacks) = mail.lacks(reading.stream) else {
+                // Nobody wants it any more.
+                loan.give_back();
+                self.wake();
+                return Ok(Read::Done);
+            };
+            let portion = lacks.min(PORTION).min(turn);
+            if portion == 0 && lacks > 0 {
+                return Ok(Read::More);
+            }
+            let address = reading.lent.address.wrapping_add(reading.at);
+            let read = match mail.space(reading.stream, portion) {
+                Some(space) => foreign.read(address, space).map(|()| false),
+                None => {
+                    scratch.resize(portion, 0);
+                    foreign.read(address, scratch).map(|()| true)
+                }
+            };
+            let is_last = portion == lacks;
+            // It is the message only if its sender is there yet, and has not taken it back.
+            let is_valid = read.is_ok() && (!is_last || foreign.is_alive() && loan.give_back());
+            if !is_valid {
+                mail.fail(reading.stream);
+                self.wake();
+                return Ok(Read::Done);
+            }
+            match read {
+                Ok(true) => mail.more(reading.stream, scratch),
+                _ => mail.advance(reading.stream, portion),
+            }
+            reading.at += portion as u64;
+            turn -= portion;
+            if is_last {
+                self.wake();
+                return Ok(Read::Done);
+            }
+        }
+    }
+
+    /// Gives back a loan that nobody wants.
+    pub(crate) fn decline(&self, lent: Lent) {
+        if let Ok(loan) = self.inward.loan(lent.place, lent.turn) {
+            loan.decline();
+            self.wake();
+        }
+    }
+
+    /// The connection has ended: what is still coming does not.
+    pub(crate) fn end(self, mail: &mut Mail) {
+        self.streams.into_values().for_each(|stream| mail.fail(stream));
+        mail.forget_loans(self.link.id);
+    }
+}

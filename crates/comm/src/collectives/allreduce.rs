@@ -1,0 +1,163 @@
+//! Short ones by recursive doubling, long ones by Rabenseifner's algorithm: each pair halves what it is to combine, then all of it is
+//! gathered in the opposite order. Thakur, Rabenseifner and Gropp (2005).
+//!
+//! Whichever it is, an element is combined in the order of ranks as ((0 1) (2 3)), each pair's the same on both: so all ranks have the same
+//! bits, whatever the timing.
+
+use super::doubling::{Doubling, Part, range_of};
+use super::{ASIDE, DOWN, UP, both};
+use crate::comm::Comm;
+use crate::operation::{Combines, Datatype, Operation};
+use crate::task::Task;
+use forebay_core::{Error, Result};
+
+/// Up to so many bytes all of them are exchanged in each round.
+const SHORT: usize = 8 << 10;
+
+impl Comm {
+    /// Combines every rank's elements one by one; all get the result, in the memory that they gave. It must be of the same length
+    /// everywhere. Copies nothing but the messages.
+    pub fn allreduce(&self, bytes: &mut [u8], datatype: Datatype, operation: Operation) -> Result<()> {
+        let combines = checked(bytes.len(), datatype, operation)?;
+        let task = self.collective("allreduce");
+        self.hub.run(&task, self.allreduce_of(&task, bytes, datatype.size(), combines))
+    }
+
+    async fn allreduce_of(
+        &self,
+        task: &Task,
+        bytes: &mut [u8],
+        element: usize,
+        combines: Combines,
+    ) -> Result<()> {
+        let doubling = Doubling::of(self.size);
+        let (place, takes_from) = match doubling.part(self.rank) {
+            Part::Gives(other) => {
+                self.put(task, other, UP, bytes).await?;
+                return self.fill(task, other, ASIDE, bytes).await;
+            }
+            Part::Meets { place, takes_from } => (place, takes_from),
+        };
+        if let Some(other) = takes_from {
+            self.combine(task, (other, UP), bytes, combines.with_lower).await?;
+        }
+        if bytes.len() <= SHORT || bytes.len() / element < doubling.places as usize {
+            self.exchange_all(task, doubling, place, bytes, combines).await?;
+        } else {
+            self.halve(task, doubling, place, bytes, element, combines).await?;
+            self.gather_halves(task, doubling, place, bytes, element).await?;
+        }
+        match takes_from {
+            Some(other) => self.put(task, other, ASIDE, bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Each pair exchanges all, and combines it in the same order.
+    async fn exchange_all(
+        &self,
+        task: &Task,
+        doubling: Doubling,
+        place: u32,
+        bytes: &mut [u8],
+        combines: Combines,
+    ) -> Result<()> {
+        for distance in doubling.distances() {
+            let other = doubling.rank_at(place ^ distance);
+            let combine = if place & distance == 0 { combines.with_higher } else { combines.with_lower };
+            let tag = DOWN + u64::from(distance);
+            if bytes.len() <= SHORT {
+                // They are copied, and may be changed once they are on their way.
+                self.put(task, other, tag, bytes).await?;
+                self.combine(task, (other, tag), bytes, combine).await?;
+            } else {
+                let given = bytes.to_vec();
+                both(self.put(task, other, tag, &given), self.combine(task, (other, tag), bytes, combine))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each pair halves what it has, and combines one half each: at the end every place has its range of all.
+    pub(super) async fn halve(
+        &self,
+        task: &Task,
+        doubling: Doubling,
+        place: u32,
+        bytes: &mut [u8],
+        element: usize,
+        combines: Combines,
+    ) -> Result<()> {
+        let elements = bytes.len() / element;
+        for (round, distance) in (1..).zip(doubling.distances()) {
+            let other = doubling.rank_at(place ^ distance);
+            let is_lower = place & distance == 0;
+            let combine = if is_lower { combines.with_higher } else { combines.with_lower };
+            let kept = range_of(place, round, elements);
+            let given = range_of(place ^ distance, round, elements);
+            let (kept, given) = two_ranges(bytes, kept, given, element);
+            let tag = DOWN + u64::from(distance);
+            let send = self.put(task, other, tag, given);
+            both(send, self.combine(task, (other, tag), kept, combine)).await?;
+        }
+        Ok(())
+    }
+
+    async fn gather_halves(
+        &self,
+        task: &Task,
+        doubling: Doubling,
+        place: u32,
+        bytes: &mut [u8],
+        element: usize,
+    ) -> Result<()> {
+        let elements = bytes.len() / element;
+        let rounds = doubling.places.ilog2();
+        for round in (1..=rounds).rev() {
+            let distance = 1 << (round - 1);
+            let other = doubling.rank_at(place ^ distance);
+            let mine = range_of(place, round, elements);
+            let theirs = range_of(place ^ distance, round, elements);
+            let (theirs, mine) = two_ranges(bytes, theirs, mine, element);
+            let tag = DOWN + u64::from(doubling.places) + u64::from(distance);
+            both(self.put(task, other, tag, mine), self.fill(task, other, tag, theirs)).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Comm::allreduce`], of bytes whose meaning only the caller knows, and which may change their length: as [`Comm::reduce_by`]
+    /// combines them, at rank 0, which tells the others.
+    pub fn allreduce_by(&self, bytes: Vec<u8>, combine: impl Fn(&mut Vec<u8>, &[u8])) -> Result<Vec<u8>> {
+        let task = self.collective("allreduce");
+        self.hub.run(&task, async {
+            let combined = self.combine_up(&task, bytes, combine).await?;
+            self.broadcast_of(&task, 0, combined.unwrap_or_default()).await
+        })
+    }
+}
+
+/// Whether so many bytes are whole elements, on which the operation is defined.
+pub(super) fn checked(bytes: usize, datatype: Datatype, operation: Operation) -> Result<Combines> {
+    if !bytes.is_multiple_of(datatype.size()) {
+        return Err(Error::invalid(format!("{bytes} bytes are no whole number of {datatype:?}")));
+    }
+    operation.of(datatype)
+}
+
+/// Two ranges of elements that do not overlap.
+fn two_ranges(
+    bytes: &mut [u8],
+    first: std::ops::Range<usize>,
+    second: std::ops::Range<usize>,
+    element: usize,
+) -> (&mut [u8], &mut [u8]) {
+    let [first, second] = [first, second].map(|range| range.start * element..range.end * element);
+    if first.start < second.start {
+        let (low, high) = bytes.split_at_mut(second.start);
+        (&mut low[first], &mut high[..second.len()])
+    } else {
+        let (low, high) = bytes.split_at_mut(first.start);
+        (&mut high[..first.len()], &mut low[second])
+    }
+}

@@ -1,0 +1,146 @@
+//! Short ones up a binomial tree, long ones by Rabenseifner's algorithm, whose parts the root gathers. Thakur, Rabenseifner and Gropp
+//! (2005).
+//!
+//! Elements are combined as [`Comm::allreduce`] does it, so that both give the same bits.
+
+use super::allreduce::checked;
+use super::doubling::{Doubling, Part, range_of};
+use super::{ASIDE, UP};
+use crate::comm::Comm;
+use crate::operation::{Combines, Datatype, Operation};
+use crate::task::Task;
+use forebay_core::Result;
+
+/// Up to so many bytes go up the tree.
+const SHORT: usize = 8 << 10;
+/// What rank 0 has combined goes to a root that is another one.
+const AWAY: u64 = u32::MAX as u64;
+
+impl Comm {
+    /// Combines every rank's elements one by one, in the root's memory; that of the others is used on the way, and of no meaning
+    /// afterwards. It must be of the same length everywhere. Copies nothing but the messages.
+    pub fn reduce(
+        &self,
+        root: u32,
+        bytes: &mut [u8],
+        datatype: Datatype,
+        operation: Operation,
+    ) -> Result<()> {
+        self.check_rank(root)?;
+        let combines = checked(bytes.len(), datatype, operation)?;
+        let task = self.collective("reduce");
+        self.hub.run(&task, self.reduce_of(&task, root, bytes, datatype.size(), combines))
+    }
+
+    async fn reduce_of(
+        &self,
+        task: &Task,
+        root: u32,
+        bytes: &mut [u8],
+        element: usize,
+        combines: Combines,
+    ) -> Result<()> {
+        let doubling = Doubling::of(self.size);
+        let is_short = bytes.len() <= SHORT || bytes.len() / element < doubling.places as usize;
+        let place = match doubling.part(self.rank) {
+            Part::Gives(other) => {
+                self.put(task, other, UP, bytes).await?;
+                None
+            }
+            Part::Meets { place, takes_from } => {
+                if let Some(other) = takes_from {
+                    self.combine(task, (other, UP), bytes, combines.with_lower).await?;
+                }
+                Some(place)
+            }
+        };
+        match place {
+            Some(place) if is_short => self.go_up(task, (doubling, place), root, bytes, combines).await?,
+            Some(place) => {
+                self.halve(task, doubling, place, bytes, element, combines).await?;
+                if self.rank != root {
+                    let mine = range_of(place, doubling.places.ilog2(), bytes.len() / element);
+                    let mine = &bytes[mine.start * element..mine.end * element];
+                    self.put(task, root, ASIDE, mine).await?;
+                }
+            }
+            None => {}
+        }
+        if self.rank != root {
+            return Ok(());
+        }
+        if is_short {
+            let first = doubling.rank_at(0);
+            return if first == root { Ok(()) } else { self.fill(task, first, AWAY, bytes).await };
+        }
+        for other in (0..doubling.places).filter(|other| Some(*other) != place) {
+            let theirs = range_of(other, doubling.places.ilog2(), bytes.len() / element);
+            let theirs = &mut bytes[theirs.start * element..theirs.end * element];
+            self.fill(task, doubling.rank_at(other), ASIDE, theirs).await?;
+        }
+        Ok(())
+    }
+
+    /// Up the tree of places, to the first one, which sends the result to the root.
+    async fn go_up(
+        &self,
+        task: &Task,
+        (doubling, place): (Doubling, u32),
+        root: u32,
+        bytes: &mut [u8],
+        combines: Combines,
+    ) -> Result<()> {
+        let tag = UP + 1;
+        for distance in doubling.distances() {
+            if place & distance != 0 {
+                return self.put(task, doubling.rank_at(place - distance), tag, bytes).await;
+            }
+            self.combine(task, (doubling.rank_at(place + distance), tag), bytes, combines.with_higher)
+                .await?;
+        }
+        if self.rank == root { Ok(()) } else { self.put(task, root, AWAY, bytes).await }
+    }
+
+    /// Combines every rank's bytes, whose meaning only the caller knows, for the root; the others get `None`.
+    ///
+    /// `combine(lower, higher)` merges the second into the first. It need not commute: the first always
+    /// holds a run of ranks just below the second's. It should be associative: the runs are those of a
+    /// binomial tree over ranks 0 to n - 1, ((0 1) (2 3)) ((4 5) 6), whatever the root. The order depends
+    /// on n alone, never on timing, so the result is the same to the bit every time.
+    pub fn reduce_by(
+        &self,
+        root: u32,
+        bytes: Vec<u8>,
+        combine: impl Fn(&mut Vec<u8>, &[u8]),
+    ) -> Result<Option<Vec<u8>>> {
+        self.check_rank(root)?;
+        let task = self.collective("reduce");
+        self.hub.run(&task, async {
+            let combined = self.combine_up(&task, bytes, combine).await?;
+            match (combined, root, self.rank) {
+                (combined, 0, _) => Ok(combined),
+                (Some(combined), root, _) => self.put(&task, root, AWAY, &combined).await.map(|()| None),
+                (None, root, rank) if root == rank => self.get(&task, 0, AWAY).await.map(Some),
+                _ => Ok(None),
+            }
+        })
+    }
+
+    /// Up the binomial tree, to rank 0.
+    pub(super) async fn combine_up(
+        &self,
+        task: &Task,
+        mut bytes: Vec<u8>,
+        combine: impl Fn(&mut Vec<u8>, &[u8]),
+    ) -> Result<Option<Vec<u8>>> {
+        for distance in self.distances() {
+            if self.rank & distance != 0 {
+                return self.put(task, self.rank - distance, UP, &bytes).await.map(|()| None);
+            }
+            if self.rank + distance < self.size {
+                combine(&mut bytes, &self.get(task, self.rank + distance, UP).await?);
+            }
+        }
+        Ok(Some(bytes))
+    }
+}

@@ -1,0 +1,82 @@
+//! How a rank is reached, and why it is not.
+
+use crate::dial;
+use crate::hub::{Hub, HubState};
+use crate::members::Members;
+use crate::peers::Link;
+use crate::task::Task;
+use forebay_core::{ErrorKind, Result};
+use std::sync::Arc;
+
+impl Hub {
+    /// The connection to send on. Without one it is seen to that there will be: look again.
+    pub(crate) fn route(
+        self: &Arc<Hub>,
+        state: &mut HubState,
+        task: &Task,
+        other: u32,
+    ) -> Result<Option<Arc<Link>>> {
+        let HubState { comms, peers, .. } = state;
+        let Some(member) = comms.get_mut(&task.comm).and_then(|members| members.member(other)) else {
+            return Err(task.failed(ErrorKind::Invalid, None, format_args!("there is no rank {other}")));
+        };
+        if let Some(link) = peers.sending(member.peer) {
+            return Ok(Some(link.clone()));
+        }
+        if let Some(peer) = peers.get(member.peer).filter(|peer| !peer.dialling && !peer.ending) {
+            peer.dialling = true;
+            drop(self.runtime.spawn(dial::dial(self.clone(), member.peer, member.addresses.clone())));
+        }
+        Ok(None)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_connected(&self, state: &HubState, task: &Task, other: u32) -> bool {
+        let member = state.comms.get(&task.comm).and_then(|members| members.members.get(other as usize));
+        other == task.rank || member.is_some_and(|member| state.peers.sending(member.peer).is_some())
+    }
+
+    /// Whether this rank is gone, or a collective has no hope.
+    pub(crate) fn is_hopeless(&self, state: &HubState, task: &Task, other: u32) -> bool {
+        let members = state.comms.get(&task.comm);
+        let is_gone = |members: &Members| {
+            members.members.get(other as usize).is_some_and(|member| member.gone.is_some())
+                || task.space != 0 && members.broken.is_some()
+        };
+        state.closed || members.is_some_and(is_gone)
+    }
+
+    /// Fails if so; in a collective the others are told.
+    pub(crate) fn check(
+        &self,
+        state: &mut HubState,
+        task: &Task,
+        other: u32,
+        tag: Option<u64>,
+    ) -> Result<()> {
+        state.check_open()?;
+        let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
+        if let Some(gone) = members.member(other).and_then(|member| member.gone.clone()) {
+            let why = format!("{} {}", self.describe(state, task, other), gone.why);
+            if task.space != 0 {
+                state.spread(task.comm, other, &why);
+            }
+            return Err(task.failed(gone.kind, tag, why));
+        }
+        match &members.broken {
+            Some((_, why)) if task.space != 0 => Err(task.failed(ErrorKind::Unreachable, tag, why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A rank and its name.
+    pub(crate) fn describe(&self, state: &HubState, task: &Task, rank: u32) -> String {
+        let member = state.comms.get(&task.comm).and_then(|members| members.members.get(rank as usize));
+        match member {
+            Some(member) if rank != task.rank => {
+                format!("rank {rank} ({})", state.peers.describe(member.peer))
+            }
+            _ => format!("rank {rank}"),
+        }
+    }
+}

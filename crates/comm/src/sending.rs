@@ -1,0 +1,411 @@
+//! Sending one message.
+
+use crate::hub::{Hub, HubState};
+use crate::mail::{Admission, Envelope};
+use crate::peers::{Link, Shared};
+use crate::shared::{HEAD, Head, Kind, LINE, PIECE};
+use crate::target::Source;
+use crate::task::Task;
+use crate::window::Room;
+use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::asynchronous::Payload;
+use forebay_wire::comm::{Bytes, CHUNK, CommMessage, INLINE_MAX};
+use forebay_wire::frame::Header;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+/// What a short message takes of a window besides its bytes.
+const FRAME: usize = 64;
+/// How little room for a piece is worth while.
+const WORTH: usize = 4 << 10;
+
+/// A message on its way. Ready when its bytes may be used again. Given up when it is dropped: then none of it comes.
+#[derive(Debug)]
+pub(crate) struct Send<'a> {
+    hub: &'a Arc<Hub>,
+    task: &'a Task,
+    dest: u32,
+    tag: u64,
+    source: Source,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Fresh,
+    /// It waits for its turn and room, under this number.
+    Queued(Arc<Link>, u64),
+    /// So much of it was sent.
+    Begun(Arc<Link>, u64, usize),
+    Lent(Arc<Link>, u32, u32),
+    Over,
+}
+
+impl<'a> Send<'a> {
+    pub(crate) fn new(hub: &'a Arc<Hub>, task: &'a Task, dest: u32, tag: u64, source: Source) -> Send<'a> {
+        Send { hub, task, dest, tag, source, stage: Stage::Fresh }
+    }
+
+    /// Whether it has ended, in whatever way.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    fn look(&mut self) -> Poll<Result<()>> {
+        let link = match &self.stage {
+            Stage::Fresh => {
+                let hub = self.hub.clone();
+                let mut state = hub.state.lock();
+                if self.dest == self.task.rank {
+                    self.stage = Stage::Over;
+                    return Poll::Ready(self.keep(&mut state));
+                }
+                match self.find_link(&mut state) {
+                    Ok(Some(link)) => link,
+                    Ok(None) => return Poll::Pending,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            Stage::Queued(link, _) | Stage::Begun(link, ..) | Stage::Lent(link, ..) => link.clone(),
+            Stage::Over => return Poll::Ready(Err(Error::internal("a send that has ended is looked at"))),
+        };
+        let went = match link.shared.get() {
+            Some(shared) => self.go_shared(&link, shared),
+            None => self.go_by_socket(&link),
+        };
+        match went {
+            Ok(true) => {
+                self.stage = Stage::Over;
+                Poll::Ready(Ok(()))
+            }
+            Ok(false) => {
+                let hub = self.hub.clone();
+                let mut state = hub.state.lock();
+                // Who has taken a message may have gone since it was looked for that.
+                if self.hub.is_hopeless(&state, self.task, self.dest) && self.is_back() {
+                    drop(state);
+                    return self.look();
+                }
+                match self.check(&mut state) {
+                    Err(error) => Poll::Ready(Err(error)),
+                    Ok(()) => Poll::Pending,
+                }
+            }
+            Err(error) => Poll::Ready(Err(self.broken(&error))),
+        }
+    }
+
+    fn find_link(&self, state: &mut HubState) -> Result<Option<Arc<Link>>> {
+        self.hub.check(state, self.task, self.dest, Some(self.tag))?;
+        let found = self.hub.route(state, self.task, self.dest)?;
+        if found.is_none() && self.task.is_expired() {
+            let to = self.hub.describe(state, self.task, self.dest);
+            let name = self.task.name(Some(self.tag));
+            return Err(self.task.timed_out(format_args!("for a connection to {to}, for {name}")));
+        }
+        Ok(found)
+    }
+
+    /// Whether it still makes sense to wait.
+    fn check(&self, state: &mut HubState) -> Result<()> {
+        self.hub.check(state, self.task, self.dest, Some(self.tag))?;
+        if self.task.is_expired() {
+            let to = self.hub.describe(state, self.task, self.dest);
+            let (size, name) = (self.source.len(), self.task.name(Some(self.tag)));
+            let why = match self.stage {
+                Stage::Lent(..) => "it does not receive it",
+                _ => "it does not receive what was sent before",
+            };
+            return Err(self.task.timed_out(format_args!("to send {size} bytes of {name} to {to}: {why}")));
+        }
+        Ok(())
+    }
+
+    /// A message to oneself.
+    fn keep(&self, state: &mut HubState) -> Result<()> {
+        self.hub.check(state, self.task, self.task.rank, Some(self.tag))?;
+        let bytes = self.source.slice();
+        let envelope = Envelope { label: self.task.label(self.tag), bytes: bytes.len() as u64 };
+        let fill = |space: &mut [u8]| {
+            space.copy_from_slice(bytes);
+            Ok::<(), Infallible>(())
+        };
+        if !matches!(state.mail.whole(self.task.comm, envelope, fill), Ok(Admission::Take)) {
+            let why = format_args!("{} bytes to itself, while too much is not yet received", bytes.len());
+            return Err(self.task.failed(ErrorKind::Full, Some(self.tag), why));
+        }
+        self.hub.tell(state);
+        Ok(())
+    }
+
+    /// Takes its place behind those that wait for room on this connection. Whether it is its turn.
+    fn may_begin(&mut self, link: &Arc<Link>) -> bool {
+        let waiting = link.waiting.lock();
+        match self.stage {
+            Stage::Queued(_, number) => waiting.front() == Some(&number),
+            Stage::Fresh => waiting.is_empty(),
+            _ => true,
+        }
+    }
+
+    fn queue(&mut self, link: &Arc<Link>) {
+        if matches!(self.stage, Stage::Fresh) {
+            let number = link.next_number.fetch_add(1, Ordering::Relaxed);
+            link.waiting.lock().push_back(number);
+            self.stage = Stage::Queued(link.clone(), number);
+        }
+    }
+
+    /// It has begun: the next one may.
+    fn leave_queue(&mut self) {
+        if let Stage::Queued(link, number) = &self.stage {
+            link.waiting.lock().retain(|other| other != number);
+            // Others of this process may wait for their turn.
+            self.hub.tell(&mut self.hub.state.lock());
+        }
+    }
+
+    // ---- through shared memory ----------------------------------------------------------------------------
+
+    fn head(&self, kind: Kind, bytes: usize, number: u32) -> Head {
+        Head {
+            kind,
+            bytes: bytes as u32,
+            comm: self.task.comm,
+            label: self.task.label(self.tag),
+            number,
+            turn: 0,
+            total: self.source.len() as u64,
+        }
+    }
+
+    fn go_shared(&mut self, link: &Arc<Link>, shared: &Shared) -> Result<bool> {
+        if let Stage::Lent(_, place, turn) = self.stage {
+            return Ok(self.give_up_place(shared, place, turn));
+        }
+        if !matches!(self.stage, Stage::Begun(..)) && !self.may_begin(link) {
+            self.queue(link);
+            return Ok(false);
+        }
+        let source = self.source;
+        let bytes = source.len();
+        let is_long = bytes > PIECE;
+        if is_long && !matches!(self.stage, Stage::Begun(..)) && shared.reads.load(Ordering::Relaxed) {
+            return self.lend(link, shared);
+        }
+        let mut writer = shared.writer.lock();
+        loop {
+            let (sent, number) = match self.stage {
+                Stage::Begun(_, number, sent) => (sent, number as u32),
+                _ => (0, link.next_number.load(Ordering::Relaxed) as u32),
+            };
+            let rest = &source.slice()[sent..];
+            let wanted = (HEAD + rest.len().min(if is_long { WORTH } else { PIECE })).next_multiple_of(LINE);
+            let mut room = writer.room(wanted)?;
+            if room < wanted {
+                room = writer.wait_for_room(wanted)?;
+            }
+            if room < wanted {
+                drop(writer);
+                self.queue(link);
+                return Ok(false);
+            }
+            // Whole elements of any type, unless it is the last.
+            let fits = if rest.len() <= room - HEAD { rest.len() } else { (room - HEAD) / LINE * LINE };
+            let piece = &rest[..fits.min(PIECE)];
+            let kind = match sent {
+                0 if !is_long => Kind::Whole,
+                0 => Kind::Begin,
+                _ => Kind::More,
+            };
+            let number = if sent == 0 && is_long {
+                link.next_number.fetch_add(1, Ordering::Relaxed) as u32
+            } else {
+                number
+            };
+            writer.write(&[&self.head(kind, piece.len(), number).encode(), piece])?;
+            shared.bell.ring();
+            let sent = sent + piece.len();
+            if sent == bytes {
+                drop(writer);
+                self.leave_queue();
+                return Ok(true);
+            }
+            if !matches!(self.stage, Stage::Begun(..)) {
+                drop(writer);
+                self.leave_queue();
+                writer = shared.writer.lock();
+            }
+            self.stage = Stage::Begun(link.clone(), number.into(), sent);
+        }
+    }
+
+    fn lend(&mut self, link: &Arc<Link>, shared: &Shared) -> Result<bool> {
+        let Some((place, turn)) = shared.loans.lock().take() else {
+            self.queue(link);
+            return Ok(false);
+        };
+        let mut writer = shared.writer.lock();
+        let wanted = (HEAD + 8).next_multiple_of(LINE);
+        if writer.room(wanted)? < wanted && writer.wait_for_room(wanted)? < wanted {
+            drop(writer);
+            shared.loans.lock().free(place);
+            self.queue(link);
+            return Ok(false);
+        }
+        shared.outward.loan(place, turn)?.lend();
+        let head = Head { turn, ..self.head(Kind::Loan, 8, place) };
+        writer.write(&[&head.encode(), &self.source.address().to_le_bytes()])?;
+        drop(writer);
+        shared.bell.ring();
+        self.leave_queue();
+        self.stage = Stage::Lent(link.clone(), place, turn);
+        Ok(false)
+    }
+
+    /// Whether a loan is back; its place is free then.
+    fn give_up_place(&mut self, shared: &Shared, place: u32, turn: u32) -> bool {
+        let is_back = shared.outward.loan(place, turn).is_ok_and(|loan| loan.is_back());
+        if is_back {
+            shared.loans.lock().free(place);
+            self.stage = Stage::Over;
+        }
+        is_back
+    }
+
+    fn is_back(&self) -> bool {
+        let Stage::Lent(link, place, turn) = &self.stage else { return false };
+        let shared = link.shared.get();
+        shared.and_then(|shared| shared.outward.loan(*place, *turn).ok()).is_some_and(|loan| loan.is_back())
+    }
+
+    // ---- through a socket ---------------------------------------------------------------------------------
+
+    fn go_by_socket(&mut self, link: &Arc<Link>) -> Result<bool> {
+        if !matches!(self.stage, Stage::Begun(..)) && !self.may_begin(link) {
+            self.queue(link);
+            return Ok(false);
+        }
+        let source = self.source;
+        let bytes = source.slice();
+        let long = bytes.len() > INLINE_MAX;
+        loop {
+            let (number, sent) = match self.stage {
+                Stage::Begun(_, number, sent) => (number, sent),
+                _ => (link.next_number.fetch_add(1, Ordering::Relaxed), 0),
+            };
+            // What is short and needs no marker goes in one frame; the rest as payloads.
+            let chunk = &bytes[sent..bytes.len().min(sent + CHUNK)];
+            let Some(Room { mark }) = link.window.take(chunk.len() + FRAME, long)? else {
+                self.queue(link);
+                return Ok(false);
+            };
+            let (comm, label) = (self.task.comm, self.task.label(self.tag));
+            let first = |inline| CommMessage::Data {
+                comm,
+                label,
+                number,
+                bytes: bytes.len() as u64,
+                inline: Bytes(inline),
+            };
+            match (sent, mark) {
+                (0, false) => link.outbox.push(Header::default(), &first(chunk.to_vec()))?,
+                (0, true) => self.push(link, &first(Vec::new()), chunk)?,
+                _ => self.push(link, &CommMessage::More { number }, chunk)?,
+            }
+            let sent = sent + chunk.len();
+            self.leave_queue();
+            if sent == bytes.len() {
+                return Ok(true);
+            }
+            self.stage = Stage::Begun(link.clone(), number, sent);
+        }
+    }
+
+    /// Sends a payload. The one copy is here: the outbox sends from what it is given.
+    fn push(&self, link: &Link, message: &CommMessage, chunk: &[u8]) -> Result<()> {
+        let hub = self.hub.clone();
+        // It is called under the outbox's lock, which others take under the hub's.
+        let told = move || {
+            let told = hub.clone();
+            drop(hub.runtime.spawn(async move { told.tell(&mut told.state.lock()) }));
+        };
+        let mut given = Some((chunk.to_vec(), link.window.mark(told)));
+        let generator = Box::new(move |out: &mut Vec<u8>| {
+            if let Some((bytes, marker)) = given.take() {
+                *out = bytes;
+                drop(marker);
+            }
+            Ok(())
+        });
+        let header =
+            Header { sealed_payload: self.hub.seal_payload.load(Ordering::Relaxed), ..Header::default() };
+        let payload = Payload::Generated { generator, bytes: chunk.len() as u64 };
+        link.outbox.push_with(header, message, Vec::new(), Some(payload))
+    }
+
+    /// A connection failed under a message: why, if that is known already.
+    fn broken(&self, error: &Error) -> Error {
+        let (mut state, task) = (self.hub.state.lock(), self.task);
+        match self.hub.check(&mut state, task, self.dest, Some(self.tag)) {
+            Err(known) => known,
+            Ok(()) => {
+                let to = self.hub.describe(&state, task, self.dest);
+                let why = format!("{to} is gone: {}", error.text);
+                if task.space != 0 {
+                    state.spread(task.comm, self.dest, &why);
+                }
+                task.failed(ErrorKind::Unreachable, Some(self.tag), why)
+            }
+        }
+    }
+
+    /// Takes back what was not sent whole.
+    fn take_back(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Fresh | Stage::Over => {}
+            Stage::Queued(link, number) => {
+                link.waiting.lock().retain(|other| *other != number);
+                self.hub.tell(&mut self.hub.state.lock());
+            }
+            Stage::Begun(link, number, _) => match link.shared.get() {
+                None => link.say(&CommMessage::Abandon { number }),
+                Some(shared) => {
+                    let head = Head { bytes: 0, ..self.head(Kind::Abandon, 0, number as u32) };
+                    let mut writer = shared.writer.lock();
+                    let is_room = writer.room(LINE).is_ok_and(|room| room >= LINE);
+                    if is_room && writer.write(&[&head.encode()]).is_ok() {
+                        shared.bell.ring();
+                    } else {
+                        // There is no room to say so: over the socket then.
+                        link.say(&CommMessage::Abandon { number });
+                    }
+                }
+            },
+            Stage::Lent(link, place, turn) => {
+                if let Some(shared) = link.shared.get() {
+                    let _ = shared.outward.loan(place, turn).map(|loan| loan.take_back());
+                    shared.loans.lock().free(place);
+                }
+            }
+        }
+    }
+}
+
+impl Future for Send<'_> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+        self.look()
+    }
+}
+
+impl Drop for Send<'_> {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
