@@ -427,13 +427,16 @@ impl Mail {
             self.read_for(id, comm, envelope, lent);
             return Admission::Take;
         }
-        let admission = self.admit(comm, envelope.label.source, 0);
-        match admission {
-            Admission::Take => self.push(comm, envelope, Body::Lent(lent)),
-            Admission::Discard => self.declined.push(lent),
-            Admission::Wait => {}
+        if self.is_past(comm) {
+            self.declined.push(lent);
+            return Admission::Discard;
         }
-        admission
+        // It takes no room here, and there are not many of one sender.
+        if !self.is_open(comm) {
+            self.early.entry(comm).or_default();
+        }
+        self.push(comm, envelope, Body::Lent(lent));
+        Admission::Take
     }
 
     fn read_for(&mut self, id: ReceiveId, comm: u64, envelope: Envelope, lent: Lent) {
@@ -502,10 +505,10 @@ impl Mail {
         let envelope = message.envelope;
         message.body = Body::Growing(id);
         if let Some(mailbox) = self.mailbox(comm) {
-            mailbox.bytes = mailbox.bytes.saturating_add(envelope.bytes);
+            mailbox.bytes = mailbox.bytes.saturating_add(cost(envelope.bytes));
         }
         let total = if is_open { &mut self.unread_bytes } else { &mut self.early_bytes };
-        *total = total.saturating_add(envelope.bytes);
+        *total = total.saturating_add(cost(envelope.bytes));
         self.streams.insert(id, Stream { comm, envelope, got: 0, sink: Sink::Unread(Vec::new()) });
         self.due.push((id, lent));
         true
@@ -513,15 +516,11 @@ impl Mail {
 
     /// A connection has ended: what was lent over it cannot be read.
     pub(crate) fn forget_loans(&mut self, link: u64) {
-        let mut freed = Vec::new();
-        for (comm, mailbox) in self.open.iter_mut().chain(self.early.iter_mut()) {
+        for mailbox in self.open.values_mut().chain(self.early.values_mut()) {
             for queue in mailbox.arrived.values_mut() {
-                let before = queue.len();
                 queue.retain(|message| !matches!(message.body, Body::Lent(lent) if lent.link == link));
-                freed.push((*comm, (before - queue.len()) as u64 * OVERHEAD));
             }
         }
-        freed.into_iter().for_each(|(comm, cost)| self.release(comm, cost));
         let due: Vec<_> = self.due.extract_if(.., |(_, lent)| lent.link == link).collect();
         due.into_iter().for_each(|(stream, _)| self.fail(stream));
     }
@@ -617,10 +616,7 @@ impl Mail {
                     receive.target.put(0, &so_far);
                 }
             }
-            Body::Lent(lent) => {
-                self.release(comm, OVERHEAD);
-                self.read_for(id, comm, envelope, lent);
-            }
+            Body::Lent(lent) => self.read_for(id, comm, envelope, lent),
         }
     }
 

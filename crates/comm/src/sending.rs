@@ -95,7 +95,12 @@ impl<'a> Send<'a> {
                     Ok(()) => Poll::Pending,
                 }
             }
-            Err(error) => Poll::Ready(Err(self.broken(&error))),
+            Err(error) => {
+                // What it says makes no sense, or nothing goes any more: it is as good as gone.
+                let told = self.broken(&error);
+                link.close();
+                Poll::Ready(Err(told))
+            }
         }
     }
 

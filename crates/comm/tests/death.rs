@@ -194,16 +194,38 @@ fn a_process_killed_while_it_is_received_from_is_noticed() {
 
 #[test]
 fn a_process_killed_within_a_message_leaves_no_part_of_it() {
-    let (_here, comm, mut workers) = start(&["flood"], Over::Tcp);
+    for over in [Over::Tcp, Over::Shm] {
+        let (_here, comm, mut workers) = start(&["flood"], over);
+        assert!(comm.recv(1, 1).unwrap() == pattern(1, 30 << 20));
+        workers[0].process.kill().unwrap();
+        let error = loop {
+            match comm.recv(1, 1) {
+                Ok(message) => assert!(message == pattern(1, 30 << 20)),
+                Err(error) => break error,
+            }
+        };
+        assert_gone(&error, 1);
+    }
+}
+
+/// Who is stopped while others wait for it is waited for by their deadline, in whatever they do; then it goes on with them.
+#[test]
+fn a_process_stopped_within_a_message_is_waited_for_by_the_deadline() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    let (_here, comm, workers) = start(&["flood"], Over::Shm);
     assert!(comm.recv(1, 1).unwrap() == pattern(1, 30 << 20));
-    workers[0].process.kill().unwrap();
-    let error = loop {
-        match comm.recv(1, 1) {
-            Ok(message) => assert!(message == pattern(1, 30 << 20)),
-            Err(error) => break error,
-        }
-    };
-    assert_gone(&error, 1);
+    let process = Pid::from_child(&workers[0].process);
+    kill_process(process, Signal::STOP).unwrap();
+    waitpid(Some(process), WaitOptions::UNTRACED).unwrap();
+    comm.set_timeout(Duration::from_millis(100));
+    // It may have lent the next one before: that can be read while it stands still.
+    let mut errors = (0..3).filter_map(|_| comm.recv(1, 1).err());
+    assert_eq!(errors.next().unwrap().kind, ErrorKind::Timeout);
+    let error = comm.send(1, 1, &pattern(2, 100_000)).unwrap_err();
+    assert!(error.text.contains("rank 1 ('w1'): it does not receive it"), "{error}");
+    kill_process(process, Signal::CONT).unwrap();
+    comm.set_timeout(DEADLINE);
+    assert!(comm.recv(1, 1).unwrap() == pattern(1, 30 << 20));
 }
 
 #[test]

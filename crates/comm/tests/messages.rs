@@ -80,6 +80,7 @@ fn messages_of_any_rank_and_any_tag_are_looked_at_and_received() {
                 from.sort_unstable();
                 assert_eq!(from, [1, 2]);
             }
+            comm.barrier().unwrap();
             if comm.rank() == 1 {
                 comm.send(0, 0, &pattern(1, 100_000)).unwrap();
                 comm.send(0, 0, b"the next").unwrap();

@@ -144,13 +144,19 @@ fn a_loan_is_read_for_who_waits_and_else_when_there_is_nothing_else_to_do() {
     assert_eq!(due, lent(10));
     mail.more(stream, &[1, 2, 3, 4]);
     assert_eq!(bytes(&mut mail, id), Some(vec![1, 2, 3, 4]));
-    // Nobody waits.
-    assert_eq!(mail.lend(1, envelope(1, 4), lent(20)), Admission::Take);
+    // Nobody waits. Alone any size passes.
+    assert_eq!(mail.lend(1, envelope(1, 2 * UNREAD_MAX), lent(20)), Admission::Take);
     assert!(mail.next_due().is_none());
     assert!(mail.pull() && !mail.pull());
+    assert_eq!(mail.lend(1, envelope(2, 4), lent(25)), Admission::Take);
+    assert!(!mail.pull(), "there is no room");
+    let (stream, _) = mail.next_due().unwrap();
+    mail.fail(stream);
+    assert!(mail.pull());
     let (stream, _) = mail.next_due().unwrap();
     mail.more(stream, &[5; 4]);
-    assert_eq!(receive(&mut mail, 1), Some(vec![5; 4]));
+    let id = mail.post(1, Wanted { source: Some(2), ..WANTED }, made());
+    assert_eq!(bytes(&mut mail, id), Some(vec![5; 4]));
     assert_eq!(mail.unread_bytes, 0);
     // Its connection ends, and the comm closes.
     mail.lend(1, envelope(1, 4), lent(30));
