@@ -15,6 +15,7 @@ from support.commands import run
 from support.many_ranks import RANKS, many_ranks, write_large
 from support.many_ranks import SHAPE as LARGE
 from support.sessions import consumer, open_ranks, producer
+from support.waiting import wait_until
 
 import forebay
 
@@ -242,7 +243,8 @@ def test_a_stream_is_asked_by_name_and_from_the_command_line(two: forebay.LocalG
                     step = stack.enter_context(sim.step(number, time=number / 2))
                     step.put("U", a[200 * rank : 200 * (rank + 1)] + number, offset=(200 * rank, 0))
         stream = forebay.Stream("asked", group=two.path, timeout=20, transport=transport)
-        assert stream.evaluate("max(U)") == (a + 2).max()
+        # The ranks have handed over their last step; it closes in a moment.
+        wait_until(lambda: stream.evaluate("max(U)") == (a + 2).max())
         assert stream.evaluate("max(gradient(U, y))", step=1) == np.gradient(a + 1, axis=0).max()
         with pytest.raises(forebay.NotFound):
             stream.evaluate("max(U)", step=7)
