@@ -6,11 +6,20 @@
 
 mod allgather;
 mod allreduce;
+mod alltoall;
 mod barrier;
 mod bcast;
 mod doubling;
+mod exchange;
 mod gather;
+mod layout;
 mod reduce;
+mod reduce_scatter;
+mod scan;
+mod scatter;
+
+pub(crate) use allreduce::checked;
+pub(crate) use layout::{blocks_of, equal_blocks};
 
 use crate::comm::Comm;
 use crate::mail::Envelope;
@@ -19,7 +28,7 @@ use crate::receiving::Receive;
 use crate::sending::Send;
 use crate::target::{Place, Target};
 use crate::task::Task;
-use forebay_core::{ErrorKind, Result};
+use forebay_core::{Error, ErrorKind, Result};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -83,21 +92,57 @@ impl Comm {
         target: Target,
         expected: usize,
     ) -> Result<()> {
-        let received = Receive::new(&self.hub, task, (Some(source), Some(tag)), target).await;
-        let error = match received {
-            Ok((Envelope { bytes, .. }, _)) if bytes == expected as u64 => return Ok(()),
-            Ok((Envelope { bytes, .. }, _)) => task.failed(
-                ErrorKind::Invalid,
-                Some(tag),
-                format_args!("rank {source} gives {bytes} bytes where rank {} has {expected}", self.rank),
-            ),
-            Err(error) => error,
-        };
-        if error.kind == ErrorKind::Invalid {
-            // The others need not wait for what this rank does not send.
-            self.hub.state.lock().spread(self.id, self.rank, &error.text);
+        let received = self.receive(task, (source, tag), target).await;
+        expect(self, task, source, received, expected)
+    }
+
+    /// A part of a collective: a message of a rank.
+    fn receive<'a>(&'a self, task: &'a Task, (source, tag): (u32, u64), target: Target) -> Receive<'a> {
+        Receive::new(&self.hub, task, (Some(self.in_whole(source)), Some(tag)), target)
+    }
+
+    /// All other ranks, the next one upwards first.
+    fn others(&self) -> impl Iterator<Item = u32> + use<> {
+        let (rank, size) = (self.rank, self.size);
+        (1..size).map(move |distance| (rank + distance) % size)
+    }
+
+    /// What a rank gives itself.
+    fn keep_own(&self, task: &Task, from: &[u8], into: &mut [u8]) -> Result<()> {
+        if from.len() != into.len() {
+            return Err(self.refuse(task, self.rank, from.len() as u64, into.len()));
         }
-        Err(error)
+        into.copy_from_slice(from);
+        Ok(())
+    }
+
+    /// A rank gives as many bytes as this one does not expect: all are told, since it does not go on.
+    fn refuse(&self, task: &Task, source: u32, bytes: u64, expected: usize) -> Error {
+        let rank = self.rank;
+        let why = format_args!("rank {source} gives {bytes} bytes where rank {rank} has {expected}");
+        let error = task.failed(ErrorKind::Invalid, Some(0), why);
+        self.hub.state.lock().spread(self.id(), self.in_whole(rank), &error.text);
+        error
+    }
+}
+
+/// What a rank gave, which is to be of so many bytes.
+fn expect(
+    comm: &Comm,
+    task: &Task,
+    source: u32,
+    received: Result<(Envelope, Target)>,
+    expected: usize,
+) -> Result<()> {
+    match received {
+        Ok((Envelope { bytes, .. }, _)) if bytes == expected as u64 => Ok(()),
+        Ok((Envelope { bytes, .. }, _)) => Err(comm.refuse(task, source, bytes, expected)),
+        Err(error) => {
+            if error.kind == ErrorKind::Invalid {
+                comm.hub.state.lock().spread(comm.id(), comm.in_whole(comm.rank), &error.text);
+            }
+            Err(error)
+        }
     }
 }
 

@@ -5,15 +5,19 @@ use crate::mail::Envelope;
 use crate::receiving::{Probe, Receive};
 use crate::sending::Send;
 use crate::target::{Place, Source, Target};
-use crate::task::Task;
-use forebay_core::{Error, Result};
+use crate::task::{Space, Task};
+use forebay_core::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long an operation waits unless [`Comm::set_timeout`] says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// What each rank tells of itself when a comm is split: its color, its key, and which number is free here.
+const ENTRY: usize = 24;
+/// How many parts there may be.
+const PARTS_MAX: u32 = 1 << 24;
 /// As good as never.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -28,29 +32,50 @@ pub struct Status {
     pub bytes: u64,
 }
 
-impl From<Envelope> for Status {
-    fn from(Envelope { label, bytes }: Envelope) -> Status {
-        Status { source: label.source, tag: label.tag, bytes }
-    }
-}
-
-/// The ranks of one execution. May be used by many threads, but collectives are called in one order by all
-/// ranks. Dropping it closes it: who still waits for this rank in it fails at once.
+/// The ranks of one execution, or of a part of them. May be used by many threads, but collectives are called in one order by all
+/// ranks. Once it and all parts of it are dropped it is closed: who still waits for this rank in it fails at once.
 #[derive(Debug)]
 pub struct Comm {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) id: u64,
     pub(crate) rank: u32,
     pub(crate) size: u32,
+    whole: Arc<Whole>,
+    /// Which part of the whole; 0 is all of it.
+    part: u32,
+    /// The rank of each of its ranks in the whole.
+    ranks: Arc<[u32]>,
     timeout: Mutex<Duration>,
     collectives: AtomicU64,
+}
+
+/// What all parts of a comm have in common.
+#[derive(Debug)]
+struct Whole {
+    hub: Arc<Hub>,
+    id: u64,
+    /// This process among all.
+    rank: u32,
+    /// No part of this process has this number yet.
+    next_part: AtomicU32,
 }
 
 impl Comm {
     pub(crate) fn open(hub: Arc<Hub>, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
         let size = members.len() as u32;
         hub.open(id, rank, members)?;
-        Ok(Comm { hub, id, rank, size, timeout: Mutex::new(TIMEOUT_DEFAULT), collectives: AtomicU64::new(0) })
+        let whole = Whole { hub: hub.clone(), id, rank, next_part: AtomicU32::new(1) };
+        Ok(Comm::new(hub, Arc::new(whole), 0, (rank, (0..size).collect()), TIMEOUT_DEFAULT))
+    }
+
+    fn new(
+        hub: Arc<Hub>,
+        whole: Arc<Whole>,
+        part: u32,
+        (rank, ranks): (u32, Arc<[u32]>),
+        timeout: Duration,
+    ) -> Comm {
+        let (size, timeout) = (ranks.len() as u32, Mutex::new(timeout));
+        Comm { hub, rank, size, whole, part, ranks, timeout, collectives: AtomicU64::new(0) }
     }
 
     /// This process's rank.
@@ -65,7 +90,62 @@ impl Comm {
 
     /// Its number, the same on every rank.
     pub fn id(&self) -> u64 {
-        self.id
+        self.whole.id
+    }
+
+    /// Splits it: all ranks with the same color are together, in the order of `key`, then of their ranks here. `None` is in no part, and
+    /// gets none. All ranks call it. Each part has messages and collectives of its own.
+    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Comm>> {
+        let free = self.whole.next_part.load(Ordering::Relaxed);
+        let mut mine = Vec::with_capacity(ENTRY);
+        mine.extend_from_slice(&color.map_or(u64::MAX, u64::from).to_le_bytes());
+        mine.extend_from_slice(&key.to_le_bytes());
+        mine.extend_from_slice(&u64::from(free).to_le_bytes());
+        let mut all = vec![0; ENTRY * self.size as usize];
+        self.allgather_into(&mine, &mut all, &vec![ENTRY; self.size as usize])?;
+        let eight = |bytes: &[u8]| u64::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default());
+        let entries: Vec<[u64; 3]> = all
+            .chunks_exact(ENTRY)
+            .map(|entry| [eight(entry), eight(&entry[8..]), eight(&entry[16..])])
+            .collect();
+        // All parts of one split have one number, which none of these ranks has had before.
+        let part = entries.iter().map(|[.., free]| *free as u32).max().unwrap_or(free);
+        if part >= PARTS_MAX {
+            return Err(Error::new(ErrorKind::Full, "a communicator is split no more than 16 million times"));
+        }
+        self.whole.next_part.fetch_max(part + 1, Ordering::Relaxed);
+        let Some(color) = color.map(u64::from) else { return Ok(None) };
+        let mut together: Vec<(i64, u32)> = (0..)
+            .zip(&entries)
+            .filter(|(_, [other, ..])| *other == color)
+            .map(|(rank, [_, key, _])| (*key as i64, rank))
+            .collect();
+        together.sort_unstable();
+        let rank = together.iter().position(|(_, rank)| *rank == self.rank).unwrap_or_default() as u32;
+        let ranks = together.iter().map(|(_, rank)| self.in_whole(*rank)).collect();
+        self.hub.state.lock().mail.open_part(self.id(), part);
+        let (hub, whole, timeout) = (self.hub.clone(), self.whole.clone(), *self.timeout.lock());
+        Ok(Some(Comm::new(hub, whole, part, (rank, ranks), timeout)))
+    }
+
+    /// The same ranks once more, with messages and collectives of their own. All ranks call it.
+    pub fn dup(&self) -> Result<Comm> {
+        self.split(Some(0), 0)?.ok_or_else(|| Error::internal("a copy of a communicator has no ranks"))
+    }
+
+    /// The rank in the whole of a rank here.
+    pub(crate) fn in_whole(&self, rank: u32) -> u32 {
+        self.ranks.get(rank as usize).copied().unwrap_or(rank)
+    }
+
+    pub(crate) fn status(&self, Envelope { label, bytes }: Envelope) -> Status {
+        let here = self.ranks.iter().position(|rank| *rank == label.source);
+        Status { source: here.map_or(label.source, |rank| rank as u32), tag: label.tag, bytes }
+    }
+
+    /// Which rank to receive from, in the whole.
+    pub(crate) fn source_of(&self, source: Option<u32>) -> Result<Option<u32>> {
+        source.map(|source| self.check_rank(source).map(|()| self.in_whole(source))).transpose()
     }
 
     /// How long one operation may wait in all, from the next one on.
@@ -93,36 +173,36 @@ impl Comm {
 
     /// As [`Comm::recv`], from any rank, or with any tag, where that is `None`.
     pub fn recv_any(&self, source: Option<u32>, tag: Option<u64>) -> Result<(Status, Vec<u8>)> {
-        source.map_or(Ok(()), |source| self.check_rank(source))?;
+        let source = self.source_of(source)?;
         let task = self.task("message", 0);
         let receive = Receive::new(&self.hub, &task, (source, tag), Target::Made(Vec::new()));
         let (envelope, target) = self.hub.run(&task, receive)?;
-        Ok((envelope.into(), target.made()))
+        Ok((self.status(envelope), target.made()))
     }
 
     /// The same into the caller's memory, which is filled from its beginning on. A message that is longer than that is an error, and gone.
     #[allow(unsafe_code)]
     pub fn recv_into(&self, source: Option<u32>, tag: Option<u64>, bytes: &mut [u8]) -> Result<Status> {
-        source.map_or(Ok(()), |source| self.check_rank(source))?;
+        let source = self.source_of(source)?;
         let task = self.task("message", 0);
         // SAFETY: the memory is borrowed until this returns, and with that the receive has ended.
         let place = unsafe { Place::new(bytes.as_mut_ptr(), bytes.len()) };
         let receive = Receive::new(&self.hub, &task, (source, tag), Target::Place(place));
-        self.hub.run(&task, receive).map(|(envelope, _)| envelope.into())
+        self.hub.run(&task, receive).map(|(envelope, _)| self.status(envelope))
     }
 
     /// The message that would be received, which is left where it is. Waits for it.
     pub fn probe(&self, source: Option<u32>, tag: Option<u64>) -> Result<Status> {
-        source.map_or(Ok(()), |source| self.check_rank(source))?;
+        let source = self.source_of(source)?;
         let task = self.task("message", 0);
-        self.hub.run(&task, Probe::new(&self.hub, &task, (source, tag))).map(Status::from)
+        self.hub.run(&task, Probe::new(&self.hub, &task, (source, tag))).map(|found| self.status(found))
     }
 
     /// The same, if it is there. Does not wait.
     pub fn iprobe(&self, source: Option<u32>, tag: Option<u64>) -> Result<Option<Status>> {
-        source.map_or(Ok(()), |source| self.check_rank(source))?;
+        let source = self.source_of(source)?;
         let task = self.task("message", 0);
-        Ok(Probe::new(&self.hub, &task, (source, tag)).now()?.map(Status::from))
+        Ok(Probe::new(&self.hub, &task, (source, tag)).now()?.map(|found| self.status(found)))
     }
 
     /// A part of a call: bytes are sent.
@@ -130,14 +210,25 @@ impl Comm {
     pub(crate) fn put<'a>(&'a self, task: &'a Task, dest: u32, tag: u64, bytes: &'a [u8]) -> Send<'a> {
         // SAFETY: the bytes are borrowed as long as the future lives, which gives them up when it is dropped; nothing here leaks one.
         let source = unsafe { Source::new(bytes.as_ptr(), bytes.len()) };
-        Send::new(&self.hub, task, dest, tag, source)
+        Send::new(&self.hub, task, self.in_whole(dest), tag, source)
     }
 
     /// A part of a call: bytes are received.
     pub(crate) async fn get(&self, task: &Task, source: u32, tag: u64) -> Result<Vec<u8>> {
         let target = Target::Made(Vec::new());
-        let (_, target) = Receive::new(&self.hub, task, (Some(source), Some(tag)), target).await?;
+        let (_, target) =
+            Receive::new(&self.hub, task, (Some(self.in_whole(source)), Some(tag)), target).await?;
         Ok(target.made())
+    }
+
+    /// The wait for what was put aside.
+    pub(crate) fn waiting(&self) -> Task {
+        self.task("request", 0)
+    }
+
+    /// A message that is sent or received.
+    pub(crate) fn single(&self) -> Task {
+        self.task("message", 0)
     }
 
     /// The beginning of the next collective.
@@ -150,21 +241,30 @@ impl Comm {
             let last = self.size - 1;
             return Err(Error::invalid(format!(
                 "communicator {} has ranks 0 to {last}, not {rank}",
-                self.id
+                self.id()
             )));
         }
         Ok(())
     }
 
-    fn task(&self, what: &'static str, space: u64) -> Task {
+    fn task(&self, what: &'static str, number: u64) -> Task {
         let (timeout, now) = (*self.timeout.lock(), Instant::now());
         let deadline = now.checked_add(timeout.min(FAR)).unwrap_or(now);
-        let expired = AtomicBool::new(false);
-        Task { comm: self.id, rank: self.rank, what, space, timeout, deadline, expired }
+        let (comm, rank, ranks) = (self.whole.id, self.whole.rank, self.ranks.clone());
+        let (space, expired) = (Space::new(self.part, number), AtomicBool::new(false));
+        Task { comm, rank, ranks, what, space, timeout, deadline, expired }
     }
 }
 
 impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.part > 0 {
+            self.hub.close_part(self.id(), self.part);
+        }
+    }
+}
+
+impl Drop for Whole {
     fn drop(&mut self) {
         self.hub.close(self.id);
     }

@@ -68,6 +68,7 @@ impl Endpoint {
             changed: Condvar::new(),
             bell,
             bell_file,
+            requests: Mutex::default(),
             probe: Probe::new(fresh_number()),
             room: Notify::new(),
             unlinked: Notify::new(),

@@ -11,7 +11,7 @@ use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::runtime::Handle;
@@ -31,6 +31,12 @@ pub(crate) struct Side {
     pub(crate) is_settled: bool,
 }
 
+/// An operation that goes on while its caller does something else.
+pub(crate) trait Ongoing: Send + Sync + std::fmt::Debug {
+    /// Gets on; whether it is over. Does not wait.
+    fn advance(&self) -> bool;
+}
+
 /// Shared by the endpoint, its comms and its thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -41,6 +47,8 @@ pub(crate) struct Hub {
     pub(crate) bell: Bell,
     /// What others map to ring it.
     pub(crate) bell_file: OwnedFd,
+    /// Operations that were put aside.
+    pub(crate) requests: Mutex<Vec<Arc<dyn Ongoing>>>,
     /// By which others find out whether they can read this process's memory.
     pub(crate) probe: Probe,
     /// There may be room for messages that wait to be read.
@@ -99,10 +107,11 @@ impl HubState {
 
     /// Tells all members that are connected that this comm's collectives cannot succeed, once.
     pub(crate) fn spread(&mut self, comm: u64, rank: u32, why: &str) {
-        let Some(members) = self.comms.get_mut(&comm).filter(|members| members.broken.is_none()) else {
+        let Some(members) = self.comms.get_mut(&comm).filter(|members| !members.broken.contains_key(&rank))
+        else {
             return;
         };
-        members.broken = Some((rank, why.to_owned()));
+        members.broken.insert(rank, why.to_owned());
         let gone = CommMessage::Gone { comm, rank, why: why.to_owned() };
         for (_, member) in members.others() {
             if let Some(link) = self.peers.sending(member.peer) {
@@ -165,7 +174,7 @@ impl Hub {
                 peer.comms += 1;
             }
         }
-        state.comms.insert(id, Members { rank, members: list, broken: None });
+        state.comms.insert(id, Members { rank, members: list, broken: BTreeMap::new() });
         state.mail.open(id);
         state.turn_away(id);
         drop(state);
@@ -189,6 +198,14 @@ impl Hub {
             state.peers.prune(member.peer);
         }
         self.tell(state);
+        self.room.notify_waiters();
+    }
+
+    /// A part of a comm that was split off is closed.
+    pub(crate) fn close_part(&self, comm: u64, part: u32) {
+        let mut state = self.state.lock();
+        state.mail.close_part(comm, part);
+        self.tell(&mut state);
         self.room.notify_waiters();
     }
 
@@ -317,20 +334,23 @@ impl Hub {
         let state = &mut *state;
         match message {
             CommMessage::Wait { comm } => {
-                let answer = match state.comms.get(comm) {
+                let mut answers = Vec::new();
+                match state.comms.get(comm) {
                     Some(members) => {
-                        members.broken.clone().map(|(rank, why)| CommMessage::Gone { comm: *comm, rank, why })
+                        answers.extend(members.broken.iter().map(|(rank, why)| CommMessage::Gone {
+                            comm: *comm,
+                            rank: *rank,
+                            why: why.clone(),
+                        }))
                     }
-                    None if state.mail.is_past(*comm) => Some(CommMessage::Left { comm: *comm }),
-                    None => {
-                        if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) {
-                            state.waiting.push((peer, *comm));
-                        }
-                        None
+                    None if state.mail.is_past(*comm) => answers.push(CommMessage::Left { comm: *comm }),
+                    None if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) => {
+                        state.waiting.push((peer, *comm));
                     }
-                };
-                if let (Some(answer), Some(link)) = (answer, state.peers.sending(peer)) {
-                    link.say(&answer);
+                    None => {}
+                }
+                if let Some(link) = state.peers.sending(peer) {
+                    answers.iter().for_each(|answer| link.say(answer));
                 }
             }
             CommMessage::Left { comm } => {

@@ -1,8 +1,9 @@
 //! Messages and who receives them: what is awaited, what has come and nobody has received, and how much of that there may be. Sans-IO.
 
 use crate::target::Target;
+use crate::task::Space;
 use forebay_wire::comm::Label;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Bytes of messages for comms that are not open here yet. Beyond that their senders wait.
 pub const EARLY_MAX: u64 = 256 << 20;
@@ -133,6 +134,10 @@ struct Mailbox {
     wanted: HashMap<u32, usize>,
     /// How many wait for any rank.
     wanted_any: usize,
+    /// Parts that were split off, and are open here.
+    parts: BTreeSet<u32>,
+    /// Later ones are not known here yet.
+    next_part: u32,
 }
 
 /// Whether a message may come.
@@ -196,17 +201,51 @@ impl Mail {
         self.unread_bytes -= closed.as_ref().map_or(0, |mailbox| mailbox.bytes);
         let arrived = past.into_values().chain(closed).flat_map(|mailbox| mailbox.arrived.into_values());
         for message in arrived.flatten() {
-            match message.body {
-                Body::Whole(_) => {}
-                Body::Growing(stream) => {
-                    if let Some(stream) = self.streams.get_mut(&stream) {
-                        stream.sink = Sink::Nowhere;
-                    }
-                }
-                Body::Lent(lent) => self.declined.push(lent),
-            }
+            // Its room was given back with that of all others.
+            self.throw_away(comm, message);
         }
         self.eased += 1;
+    }
+
+    /// A part of a comm is split off.
+    pub(crate) fn open_part(&mut self, comm: u64, part: u32) {
+        if let Some(mailbox) = self.open.get_mut(&comm) {
+            mailbox.parts.insert(part);
+            mailbox.next_part = mailbox.next_part.max(part + 1);
+        }
+    }
+
+    /// A part of a comm is closed: what was not received in it is gone.
+    pub(crate) fn close_part(&mut self, comm: u64, part: u32) {
+        let Some(mailbox) = self.open.get_mut(&comm) else { return };
+        mailbox.parts.remove(&part);
+        let past = mailbox.arrived.extract_if(|space, _| Space(*space).part() == part);
+        let past: Vec<Arrived> = past.flat_map(|(_, queue)| queue).collect();
+        for message in past {
+            self.throw_away(comm, message);
+        }
+        self.eased += 1;
+    }
+
+    /// A message that nobody will receive.
+    fn throw_away(&mut self, comm: u64, message: Arrived) {
+        match message.body {
+            Body::Whole(_) => self.release(comm, cost(message.envelope.bytes)),
+            Body::Growing(stream) => {
+                self.release(comm, cost(message.envelope.bytes));
+                if let Some(stream) = self.streams.get_mut(&stream) {
+                    stream.sink = Sink::Nowhere;
+                }
+            }
+            Body::Lent(lent) => self.declined.push(lent),
+        }
+    }
+
+    /// Whether a message is of a part that is closed here.
+    fn is_part_past(&self, comm: u64, label: &Label) -> bool {
+        let part = Space(label.space).part();
+        let is_past = |mailbox: &Mailbox| part < mailbox.next_part && !mailbox.parts.contains(&part);
+        part > 0 && self.open.get(&comm).is_some_and(is_past)
     }
 
     fn mailbox(&mut self, comm: u64) -> Option<&mut Mailbox> {
@@ -304,6 +343,9 @@ impl Mail {
             }
             return Ok(Admission::Take);
         }
+        if self.is_part_past(comm, &envelope.label) {
+            return Ok(Admission::Take);
+        }
         let admission = self.admit(comm, envelope.label.source, envelope.bytes);
         if admission == Admission::Take {
             let mut whole = vec![0; bytes];
@@ -316,7 +358,8 @@ impl Mail {
     /// A message begins whose bytes come in pieces.
     pub(crate) fn begin(&mut self, comm: u64, envelope: Envelope) -> Result<StreamId, Admission> {
         let found = self.find_receive(comm, &envelope.label);
-        if found.is_none() {
+        let is_unwanted = found.is_none() && self.is_part_past(comm, &envelope.label);
+        if found.is_none() && !is_unwanted {
             match self.admit(comm, envelope.label.source, envelope.bytes) {
                 Admission::Take => {}
                 other => return Err(other),
@@ -325,10 +368,11 @@ impl Mail {
         let sink = match found {
             Some(id) if self.begin_at(id, envelope) => Sink::Receive(id),
             Some(_) => Sink::Nowhere,
+            None if is_unwanted => Sink::Nowhere,
             None => Sink::Unread(Vec::new()),
         };
         let stream = self.stream(comm, envelope, sink);
-        if found.is_none() {
+        if found.is_none() && !is_unwanted {
             self.push(comm, envelope, Body::Growing(stream));
         }
         if envelope.bytes == 0 {
@@ -427,9 +471,9 @@ impl Mail {
             self.read_for(id, comm, envelope, lent);
             return Admission::Take;
         }
-        if self.is_past(comm) {
+        if self.is_past(comm) || self.is_part_past(comm, &envelope.label) {
             self.declined.push(lent);
-            return Admission::Discard;
+            return if self.is_past(comm) { Admission::Discard } else { Admission::Take };
         }
         // It takes no room here, and there are not many of one sender.
         if !self.is_open(comm) {

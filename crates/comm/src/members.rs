@@ -2,6 +2,7 @@
 
 use crate::peers::PeerId;
 use forebay_core::ErrorKind;
+use std::collections::BTreeMap;
 
 /// Why nothing more comes from a rank: a clause for people that follows its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,13 +33,21 @@ pub(crate) struct Member {
 pub(crate) struct Members {
     pub(crate) rank: u32,
     pub(crate) members: Vec<Member>,
-    /// Why no collective can succeed any more, by the rank that is to blame.
-    pub(crate) broken: Option<(u32, String)>,
+    /// The ranks with which no collective can succeed any more, and why.
+    pub(crate) broken: BTreeMap<u32, String>,
 }
 
 impl Members {
     pub(crate) fn member(&mut self, rank: u32) -> Option<&mut Member> {
         self.members.get_mut(rank as usize)
+    }
+
+    /// Why a collective of these ranks cannot succeed.
+    pub(crate) fn why_hopeless(&self, ranks: &[u32]) -> Option<&String> {
+        if self.broken.is_empty() {
+            return None;
+        }
+        ranks.iter().find_map(|rank| self.broken.get(rank))
     }
 
     /// Everybody else.

@@ -4,13 +4,14 @@
 //! One thread of a process looks; others that wait are told by it, and one of them takes its place when it goes.
 
 use crate::channel::{Channel, Read, Reading};
-use crate::hub::{Hub, HubState};
+use crate::hub::{Hub, HubState, Ongoing};
 use crate::shared::NAP;
 use crate::task::Task;
 use forebay_core::{Error, Result};
 use forebay_transport::blocking;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -127,7 +128,31 @@ impl Hub {
                 return result;
             }
             self.advance(task, &mut patience)?;
+            self.advance_requests();
         }
+    }
+
+    /// Operations that were put aside get on.
+    fn advance_requests(&self) {
+        let mut ongoing = self.requests.lock().clone();
+        if ongoing.is_empty() {
+            return;
+        }
+        ongoing.retain(|request| request.advance());
+        if !ongoing.is_empty() {
+            let is_over = |request: &Arc<dyn Ongoing>| ongoing.iter().any(|over| Arc::ptr_eq(over, request));
+            self.requests.lock().retain(|request| !is_over(request));
+        }
+    }
+
+    /// Takes what has come, without waiting for anything.
+    pub(crate) fn look_once(&self) {
+        let mut state = self.state.lock();
+        if state.poll() {
+            self.tell(&mut state);
+        }
+        drop(state);
+        self.advance_requests();
     }
 
     /// Returns when something has happened, or the deadline is over.

@@ -46,7 +46,7 @@ enum Stage {
 
 impl Awaited<'_> {
     fn wanted(&self) -> Wanted {
-        Wanted { source: self.source, space: self.task.space, tag: self.tag }
+        Wanted { source: self.source, space: self.task.space.0, tag: self.tag }
     }
 
     /// Somebody begins to wait for it, or ends.
@@ -60,9 +60,8 @@ impl Awaited<'_> {
         match self.source {
             Some(source) => self.reach(state, source)?,
             None => {
-                let size = state.comms.get(&self.task.comm).map_or(0, |members| members.members.len() as u32);
-                let mut others = (0..size).filter(|rank| *rank != self.task.rank);
-                others.try_for_each(|rank| self.reach(state, rank))?;
+                let mut others = self.task.ranks.iter().filter(|rank| **rank != self.task.rank);
+                others.try_for_each(|rank| self.reach(state, *rank))?;
             }
         }
         if self.task.is_expired() { Err(self.late(state)) } else { Ok(()) }

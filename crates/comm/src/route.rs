@@ -41,7 +41,7 @@ impl Hub {
         let members = state.comms.get(&task.comm);
         let is_gone = |members: &Members| {
             members.members.get(other as usize).is_some_and(|member| member.gone.is_some())
-                || task.space != 0 && members.broken.is_some()
+                || task.is_collective() && members.why_hopeless(&task.ranks).is_some()
         };
         state.closed || members.is_some_and(is_gone)
     }
@@ -58,13 +58,13 @@ impl Hub {
         let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
         if let Some(gone) = members.member(other).and_then(|member| member.gone.clone()) {
             let why = format!("{} {}", self.describe(state, task, other), gone.why);
-            if task.space != 0 {
+            if task.is_collective() {
                 state.spread(task.comm, other, &why);
             }
             return Err(task.failed(gone.kind, tag, why));
         }
-        match &members.broken {
-            Some((_, why)) if task.space != 0 => Err(task.failed(ErrorKind::Unreachable, tag, why)),
+        match members.why_hopeless(&task.ranks) {
+            Some(why) if task.is_collective() => Err(task.failed(ErrorKind::Unreachable, tag, why)),
             _ => Ok(()),
         }
     }

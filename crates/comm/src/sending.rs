@@ -361,7 +361,7 @@ impl<'a> Send<'a> {
             Ok(()) => {
                 let to = self.hub.describe(&state, task, self.dest);
                 let why = format!("{to} is gone: {}", error.text);
-                if task.space != 0 {
+                if task.is_collective() {
                     state.spread(task.comm, self.dest, &why);
                 }
                 task.failed(ErrorKind::Unreachable, Some(self.tag), why)

@@ -30,6 +30,52 @@ impl Place {
     }
 }
 
+/// Memory of a caller for an operation that goes on after the call: of the caller's until then.
+#[derive(Debug)]
+pub struct Memory {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: whoever makes one keeps the memory as long as it is used, whichever thread uses it.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// # Safety
+    ///
+    /// The memory must be valid until the operation that it is given to is over or dropped: for reading if it only sends from it, else for
+    /// writing, too. Until then nobody else may write to it, nor read what the operation writes.
+    pub unsafe fn new(start: *mut u8, bytes: usize) -> Memory {
+        Memory { start, bytes }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn slice(&self) -> &[u8] {
+        if self.bytes == 0 {
+            return &[];
+        }
+        // SAFETY: see `new`.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    pub(crate) fn slice_mut(&mut self) -> &mut [u8] {
+        if self.bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: see `new`.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+
+    pub(crate) fn place(self) -> Place {
+        Place { start: self.start, bytes: self.bytes }
+    }
+}
+
 /// Memory of a caller that is sent from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {

@@ -3,18 +3,43 @@
 use forebay_core::{Error, ErrorKind};
 use forebay_wire::comm::Label;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Bits of the number of a collective.
+const NUMBER: u32 = 40;
+
+/// Which part of a comm (0: all of it, else one that was split off), and in that the number of a collective, or 0 for users' messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Space(pub(crate) u64);
+
+impl Space {
+    pub(crate) fn new(part: u32, number: u64) -> Space {
+        Space(u64::from(part) << NUMBER | number & ((1 << NUMBER) - 1))
+    }
+
+    pub(crate) fn part(self) -> u32 {
+        (self.0 >> NUMBER) as u32
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.0 & ((1 << NUMBER) - 1)
+    }
+}
 
 /// One call.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) comm: u64,
+    /// This process among all members of the comm.
     pub(crate) rank: u32,
+    /// Those that take part, in their order.
+    pub(crate) ranks: Arc<[u32]>,
     /// `message`, or a collective's name.
     pub(crate) what: &'static str,
-    /// 0 for the user's messages, else the collective's number.
-    pub(crate) space: u64,
+    /// Tells what is said in it from all else.
+    pub(crate) space: Space,
     pub(crate) timeout: Duration,
     pub(crate) deadline: Instant,
     /// The deadline is over: what still waits fails when it is looked at next.
@@ -23,7 +48,11 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn label(&self, tag: u64) -> Label {
-        Label { source: self.rank, space: self.space, tag }
+        Label { source: self.rank, space: self.space.0, tag }
+    }
+
+    pub(crate) fn is_collective(&self) -> bool {
+        self.space.number() != 0
     }
 
     pub(crate) fn is_expired(&self) -> bool {
@@ -41,10 +70,10 @@ impl Task {
     /// What it is, for people.
     pub(crate) fn name(&self, tag: Option<u64>) -> String {
         let Task { comm, what, space, .. } = self;
-        match (space, tag) {
+        match (space.number(), tag) {
             (0, Some(tag)) => format!("a {what} with tag {tag} in communicator {comm}"),
             (0, None) => format!("a {what} with any tag in communicator {comm}"),
-            _ => format!("the {what} (collective {space} of communicator {comm})"),
+            (number, _) => format!("the {what} (collective {number} of communicator {comm})"),
         }
     }
 }

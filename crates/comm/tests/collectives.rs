@@ -19,6 +19,14 @@ enum Operation {
     Bcast { root: u32, bytes: usize },
     ReduceNumbers { root: u32, count: usize },
     AllreduceNumbers { count: usize },
+    ReduceScatter { counts: Vec<usize> },
+    Scan { count: usize, exclusive: bool },
+    GatherInto { root: u32, bytes: Vec<usize> },
+    AllgatherInto { bytes: Vec<usize> },
+    AllgatherEqual { bytes: usize },
+    Scatter { root: u32, bytes: Vec<usize> },
+    Alltoall { bytes: usize },
+    Alltoallv { bytes: Vec<usize> },
     Shift { by: u32, bytes: usize },
     NextComm,
 }
@@ -44,6 +52,17 @@ fn operation(size: u32) -> impl Strategy<Value = Operation> {
         (0..size, bytes()).prop_map(|(root, bytes)| Operation::Bcast { root, bytes }),
         (0..size, bytes()).prop_map(|(root, bytes)| Operation::ReduceNumbers { root, count: bytes / 8 }),
         bytes().prop_map(|bytes| Operation::AllreduceNumbers { count: bytes / 8 }),
+        each().prop_map(|bytes| Operation::ReduceScatter {
+            counts: bytes.into_iter().map(|bytes| bytes / 64).collect()
+        }),
+        (bytes(), any::<bool>())
+            .prop_map(|(bytes, exclusive)| Operation::Scan { count: bytes / 8, exclusive }),
+        (0..size, each()).prop_map(|(root, bytes)| Operation::GatherInto { root, bytes }),
+        each().prop_map(|bytes| Operation::AllgatherInto { bytes }),
+        bytes().prop_map(|bytes| Operation::AllgatherEqual { bytes: bytes / 8 }),
+        (0..size, each()).prop_map(|(root, bytes)| Operation::Scatter { root, bytes }),
+        bytes().prop_map(|bytes| Operation::Alltoall { bytes: bytes / 8 }),
+        each().prop_map(|bytes| Operation::Alltoallv { bytes }),
         (0..size, bytes()).prop_map(|(by, bytes)| Operation::Shift { by, bytes }),
         Just(Operation::NextComm),
     ]
@@ -102,6 +121,19 @@ fn summed(size: u32, count: usize) -> Vec<u8> {
     (0..count).flat_map(|place| sum(place).to_ne_bytes()).collect()
 }
 
+fn bytes_of(numbers: impl Iterator<Item = f64>) -> Vec<u8> {
+    numbers.flat_map(f64::to_ne_bytes).collect()
+}
+
+/// The sum in the order of ranks.
+fn added(ranks: std::ops::Range<u32>, place: usize) -> Option<f64> {
+    ranks.map(|rank| number(rank, place)).reduce(|a, b| a + b)
+}
+
+fn number_of(from: u32, to: u32) -> usize {
+    from as usize * 100 + to as usize
+}
+
 fn check(comm: &Comm, number: usize, operation: &Operation) {
     let (rank, size) = (comm.rank(), comm.size());
     let block = |rank: u32, bytes: usize| pattern(number + 1000 * rank as usize, bytes);
@@ -155,6 +187,84 @@ fn check(comm: &Comm, number: usize, operation: &Operation) {
             assert!(comm.recv(from, tag).unwrap() == block(from, *bytes));
         }
         Operation::NextComm => {}
+        blocks => check_blocks(comm, number, blocks),
+    }
+}
+
+/// Those of which each rank has a block.
+fn check_blocks(comm: &Comm, seed: usize, operation: &Operation) {
+    let (rank, size) = (comm.rank(), comm.size());
+    let block = |rank: u32, bytes: usize| pattern(seed + 1000 * rank as usize, bytes);
+    match operation {
+        Operation::ReduceScatter { counts } => {
+            let lengths: Vec<usize> = counts.iter().map(|count| 8 * count).collect();
+            let all: usize = counts.iter().sum();
+            let before: usize = counts[..rank as usize].iter().sum();
+            let mut mine = vec![0xee; lengths[rank as usize]];
+            comm.reduce_scatter(&numbers(rank, all), &lengths, &mut mine, (Datatype::Float64, Sum)).unwrap();
+            let expected =
+                (before..before + counts[rank as usize]).map(|place| added(0..size, place).unwrap());
+            assert!(mine == bytes_of(expected));
+        }
+        Operation::Scan { count, exclusive } => {
+            // Whole numbers, whose sum depends on no order.
+            let whole = |rank: u32, place: usize| number(rank, place).round();
+            let mut mine = bytes_of((0..*count).map(|place| whole(rank, place)));
+            let upto = if *exclusive { rank } else { rank + 1 };
+            if *exclusive {
+                comm.exscan(&mut mine, Datatype::Float64, Sum).unwrap();
+            } else {
+                comm.scan(&mut mine, Datatype::Float64, Sum).unwrap();
+            }
+            let sum = |place| (0..upto).map(|rank| whole(rank, place)).sum();
+            assert!(upto == 0 || mine == bytes_of((0..*count).map(sum)));
+        }
+        Operation::GatherInto { root, bytes } => {
+            let expected: Vec<u8> = (0..size).flat_map(|r| block(r, bytes[r as usize])).collect();
+            let mut all = if rank == *root { vec![0xee; expected.len()] } else { Vec::new() };
+            let counts = if rank == *root { &bytes[..] } else { &[] };
+            comm.gather_into(*root, &block(rank, bytes[rank as usize]), &mut all, counts).unwrap();
+            assert!(rank != *root || all == expected);
+        }
+        Operation::AllgatherInto { bytes } => {
+            let expected: Vec<u8> = (0..size).flat_map(|r| block(r, bytes[r as usize])).collect();
+            let mut all = vec![0xee; expected.len()];
+            comm.allgather_into(&block(rank, bytes[rank as usize]), &mut all, bytes).unwrap();
+            assert!(all == expected);
+        }
+        Operation::AllgatherEqual { bytes } => {
+            let expected: Vec<u8> = (0..size).flat_map(|r| block(r, *bytes)).collect();
+            let mut all = vec![0xee; expected.len()];
+            comm.allgather_into(&block(rank, *bytes), &mut all, &vec![*bytes; size as usize]).unwrap();
+            assert!(all == expected);
+        }
+        Operation::Scatter { root, bytes } => {
+            let all: Vec<u8> = (0..size).flat_map(|r| block(r, bytes[r as usize])).collect();
+            let given = if rank == *root { &all[..] } else { &[] };
+            let mut mine = vec![0xee; bytes[rank as usize]];
+            comm.scatter(*root, given, bytes, &mut mine).unwrap();
+            assert!(mine == block(rank, bytes[rank as usize]));
+        }
+        Operation::Alltoall { bytes } => {
+            let between = |from: u32, to: u32| pattern(number_of(from, to), *bytes);
+            let given: Vec<u8> = (0..size).flat_map(|to| between(rank, to)).collect();
+            let mut into = vec![0xee; given.len()];
+            comm.alltoall(&given, &mut into).unwrap();
+            assert!(into == (0..size).flat_map(|from| between(from, rank)).collect::<Vec<_>>());
+        }
+        Operation::Alltoallv { bytes } => {
+            // How long a block is depends on both.
+            let length = |from: u32, to: u32| bytes[from as usize] / (to as usize + 1);
+            let between = |from: u32, to: u32| pattern(number_of(from, to), length(from, to));
+            let given: Vec<u8> = (0..size).flat_map(|to| between(rank, to)).collect();
+            let expected: Vec<u8> = (0..size).flat_map(|from| between(from, rank)).collect();
+            let sent: Vec<usize> = (0..size).map(|to| length(rank, to)).collect();
+            let received: Vec<usize> = (0..size).map(|from| length(from, rank)).collect();
+            let mut into = vec![0xee; expected.len()];
+            comm.alltoallv((&given, &sent), (&mut into, &received)).unwrap();
+            assert!(into == expected);
+        }
+        other => panic!("{other:?} has no blocks"),
     }
 }
 
@@ -229,4 +339,61 @@ fn different_sizes_are_told_to_all() {
     let comm = &comms(&endpoints, &members, 200_000)[0];
     let refused = comm.allreduce(&mut [0; 7], Datatype::Float64, Sum).unwrap_err();
     assert!(refused.text.contains("7 bytes are no whole number of Float64"), "{refused}");
+}
+
+#[test]
+fn parts_have_messages_and_collectives_of_their_own() {
+    for over in [Over::Shm, Over::Tcp] {
+        let (endpoints, members) = group(5, over);
+        on_all(&comms(&endpoints, &members, 1), |comm| {
+            let rank = comm.rank();
+            // The even ranks downwards, the odd ones upwards but for 3, which is in none.
+            let color = (rank != 3).then_some(rank % 2);
+            let key = if rank % 2 == 0 { -i64::from(rank) } else { i64::from(rank) };
+            let part = comm.split(color, key).unwrap();
+            let copy = comm.dup().unwrap();
+            copy.send((rank + 1) % 5, 0, b"in the copy").unwrap();
+            comm.send((rank + 1) % 5, 0, b"in the whole").unwrap();
+            assert_eq!(comm.recv_any(None, None).unwrap().1, b"in the whole");
+            let Some(part) = part else {
+                assert_eq!(rank, 3);
+                return assert_eq!(copy.recv(2, 0).unwrap(), b"in the copy");
+            };
+            let expected: &[u32] = if rank % 2 == 0 { &[4, 2, 0] } else { &[1] };
+            assert_eq!((part.size(), expected[part.rank() as usize]), (expected.len() as u32, rank));
+            let mut all = vec![0; expected.len()];
+            part.allgather_into(&[rank as u8], &mut all, &vec![1; expected.len()]).unwrap();
+            assert_eq!(all, expected.iter().map(|rank| *rank as u8).collect::<Vec<_>>());
+            // Parts of parts, and messages to ranks that count there.
+            let below = part.split(Some(0), -i64::from(part.rank())).unwrap().unwrap();
+            assert_eq!(below.rank(), part.size() - 1 - part.rank());
+            below.send(0, 7, &[rank as u8]).unwrap();
+            if below.rank() == 0 {
+                for _ in 0..below.size() {
+                    let (status, bytes) = below.recv_any(None, Some(7)).unwrap();
+                    let whole = expected[(part.size() - 1 - status.source) as usize];
+                    assert_eq!(bytes, [whole as u8]);
+                }
+            }
+            assert_eq!(copy.recv((rank + 4) % 5, 0).unwrap(), b"in the copy");
+        });
+    }
+}
+
+/// What was sent in a part that the receiver has closed takes no room, and later parts are not disturbed.
+#[test]
+fn parts_come_and_go() {
+    let (endpoints, members) = group(2, Over::Shm);
+    on_all(&comms(&endpoints, &members, 1), |comm| {
+        for round in 0..200u32 {
+            let part = comm.dup().unwrap();
+            if comm.rank() == 0 {
+                part.send(1, 0, &[1; 100]).unwrap();
+                part.send(1, 1, &round.to_le_bytes()).unwrap();
+            } else {
+                assert_eq!(part.recv(0, 1).unwrap(), round.to_le_bytes());
+            }
+        }
+        comm.barrier().unwrap();
+    });
 }

@@ -23,7 +23,7 @@ impl Comm {
         self.hub.run(&task, self.allreduce_of(&task, bytes, datatype.size(), combines))
     }
 
-    async fn allreduce_of(
+    pub(crate) async fn allreduce_of(
         &self,
         task: &Task,
         bytes: &mut [u8],
@@ -138,7 +138,7 @@ impl Comm {
 }
 
 /// Whether so many bytes are whole elements, on which the operation is defined.
-pub(super) fn checked(bytes: usize, datatype: Datatype, operation: Operation) -> Result<Combines> {
+pub(crate) fn checked(bytes: usize, datatype: Datatype, operation: Operation) -> Result<Combines> {
     if !bytes.is_multiple_of(datatype.size()) {
         return Err(Error::invalid(format!("{bytes} bytes are no whole number of {datatype:?}")));
     }

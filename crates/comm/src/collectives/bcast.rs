@@ -14,7 +14,7 @@ impl Comm {
         self.hub.run(&task, self.bcast_of(&task, root, bytes))
     }
 
-    async fn bcast_of(&self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) async fn bcast_of(&self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<()> {
         let (place, first) = self.branch(root);
         if place != 0 {
             self.fill(task, self.rank_at(root, place - first), DOWN, bytes).await?;

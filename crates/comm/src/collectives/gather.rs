@@ -1,5 +1,7 @@
 //! Up a binomial tree, as in Thakur, Rabenseifner and Gropp (2005); long blocks go straight to the root.
 
+use super::exchange::Exchange;
+use super::layout::Blocks;
 use super::{ASIDE, UP};
 use crate::comm::Comm;
 use crate::task::Task;
@@ -17,6 +19,34 @@ impl Comm {
         self.check_rank(root)?;
         let task = self.collective("gather");
         self.hub.run(&task, self.gather_of(&task, root, bytes))
+    }
+
+    /// Gives the root every rank's bytes, in the root's memory: `counts` are their lengths, by rank, and stand one behind the other;
+    /// what others than the root pass for both is not looked at. On one host the root reads each where it lies.
+    pub fn gather_into(&self, root: u32, bytes: &[u8], all: &mut [u8], counts: &[usize]) -> Result<()> {
+        self.check_rank(root)?;
+        let blocks = self.blocks_at(root, counts, all.len())?;
+        let task = self.collective("gather");
+        self.hub.run(&task, self.gather_into_of(&task, root, bytes, (all, blocks)))
+    }
+
+    pub(crate) async fn gather_into_of(
+        &self,
+        task: &Task,
+        root: u32,
+        bytes: &[u8],
+        (all, blocks): (&mut [u8], Option<Blocks>),
+    ) -> Result<()> {
+        let Some(blocks) = blocks else { return self.put(task, root, UP, bytes).await };
+        let mut exchange = Exchange::new(self, task);
+        for (rank, block) in (0..).zip(blocks.split(all)) {
+            if rank == root {
+                self.keep_own(task, bytes, block)?;
+            } else {
+                exchange.fill(rank, UP, block);
+            }
+        }
+        exchange.finish().await
     }
 
     async fn gather_of(&self, task: &Task, root: u32, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {

@@ -32,7 +32,7 @@ impl Comm {
         self.hub.run(&task, self.reduce_of(&task, root, bytes, datatype.size(), combines))
     }
 
-    async fn reduce_of(
+    pub(crate) async fn reduce_of(
         &self,
         task: &Task,
         root: u32,
