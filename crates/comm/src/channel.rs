@@ -1,7 +1,7 @@
 //! What comes through the memory that is shared with one process.
 
 use crate::mail::{Admission, Envelope, Lent, Mail, StreamId};
-use crate::peers::{Link, Shared};
+use crate::peers::Link;
 use crate::shared::{Direction, Foreign, HEAD, Head, Kind, Reader};
 use forebay_core::{Error, Result};
 use std::collections::HashMap;
@@ -66,13 +66,10 @@ impl Channel {
         Channel { link, reader, inward, foreign, streams: HashMap::new(), blocked_at: None }
     }
 
-    fn peer(&self) -> Option<&Shared> {
-        self.link.shared.get()
-    }
-
-    fn wake(&self) {
-        if let Some(shared) = self.peer() {
-            shared.bell.ring();
+    /// There is room for the other process, or a loan is back.
+    fn tell(&self) {
+        if let Some(shared) = self.link.shared.get() {
+            shared.bell.tell();
         }
     }
 
@@ -98,7 +95,7 @@ impl Channel {
             let available = self.reader.available()?;
             if available == 0 {
                 if self.reader.is_empty_at_last()? {
-                    self.wake();
+                    self.tell();
                 }
                 break;
             }
@@ -115,7 +112,7 @@ impl Channel {
             }
             any = true;
             if self.reader.take(bytes)? {
-                self.wake();
+                self.tell();
             }
         }
         Ok(any)
@@ -221,7 +218,7 @@ impl Channel {
             let Some(lacks) = mail.lacks(reading.stream) else {
                 // Nobody wants it any more.
                 loan.give_back();
-                self.wake();
+                self.tell();
                 return Ok(Read::Done);
             };
             let portion = lacks.min(PORTION).min(turn);
@@ -241,7 +238,7 @@ impl Channel {
             let is_valid = read.is_ok() && (!is_last || foreign.is_alive() && loan.give_back());
             if !is_valid {
                 mail.fail(reading.stream);
-                self.wake();
+                self.tell();
                 return Ok(Read::Done);
             }
             match read {
@@ -251,7 +248,7 @@ impl Channel {
             reading.at += portion as u64;
             turn -= portion;
             if is_last {
-                self.wake();
+                self.tell();
                 return Ok(Read::Done);
             }
         }
@@ -261,7 +258,7 @@ impl Channel {
     pub(crate) fn decline(&self, lent: Lent) {
         if let Ok(loan) = self.inward.loan(lent.place, lent.turn) {
             loan.decline();
-            self.wake();
+            self.tell();
         }
     }
 

@@ -504,37 +504,24 @@ impl Mail {
 
     /// There is nothing else to do: a loan that nobody waits for is read, so that its sender gets on, if there is room for it.
     pub(crate) fn pull(&mut self) -> bool {
-        let Mail { open, early, unread_bytes, early_bytes, .. } = self;
-        let (unread, early_total) = (*unread_bytes, *early_bytes);
-        let fits = |mailbox: &Mailbox, envelope: &Envelope, is_open: bool| match is_open {
+        let fits = |mailbox: &Mailbox, is_open: bool, envelope: &Envelope| match is_open {
             true => {
-                unread == 0
-                    || unread.saturating_add(envelope.bytes) <= UNREAD_MAX
-                    || mailbox.is_wanted(envelope.label.source)
+                let unread = self.unread_bytes;
+                let is_wanted = mailbox.is_wanted(envelope.label.source);
+                unread == 0 || is_wanted || unread.saturating_add(envelope.bytes) <= UNREAD_MAX
             }
-            false => early_total.saturating_add(envelope.bytes) <= EARLY_MAX,
+            false => self.early_bytes.saturating_add(envelope.bytes) <= EARLY_MAX,
         };
-        let boxes = open.iter_mut().map(|(comm, mailbox)| (*comm, mailbox, true));
-        let all = boxes.chain(early.iter_mut().map(|(comm, mailbox)| (*comm, mailbox, false)));
-        let mut found = None;
-        for (comm, mailbox, is_open) in all {
-            let spaces: Vec<u64> = mailbox.arrived.keys().copied().collect();
-            for space in spaces {
-                let place = mailbox.arrived.get(&space).and_then(|queue| {
-                    let can = |message: &Arrived| {
-                        matches!(message.body, Body::Lent(_)) && fits(mailbox, &message.envelope, is_open)
-                    };
-                    queue.iter().position(can)
-                });
-                if let Some(place) = place {
-                    found = Some((comm, space, place, is_open));
-                    break;
-                }
-            }
-            if found.is_some() {
-                break;
-            }
-        }
+        let open = self.open.iter().map(|(comm, mailbox)| (*comm, mailbox, true));
+        let mut all = open.chain(self.early.iter().map(|(comm, mailbox)| (*comm, mailbox, false)));
+        let found = all.find_map(|(comm, mailbox, is_open)| {
+            let can = |message: &Arrived| {
+                matches!(message.body, Body::Lent(_)) && fits(mailbox, is_open, &message.envelope)
+            };
+            let in_queue =
+                |(space, queue): (&u64, &VecDeque<Arrived>)| Some((*space, queue.iter().position(can)?));
+            mailbox.arrived.iter().find_map(in_queue).map(|(space, place)| (comm, space, place, is_open))
+        });
         let Some((comm, space, place, is_open)) = found else { return false };
         self.last_id += 1;
         let id = self.last_id;

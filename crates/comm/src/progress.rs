@@ -111,7 +111,9 @@ impl HubState {
 /// How long somebody has waited for nothing.
 #[derive(Debug)]
 struct Patience {
+    /// What had happened here, and what others had told, when it was looked for what is awaited.
     seen: u64,
+    told: u64,
     since: Option<Instant>,
     /// How often something has happened.
     turns: u32,
@@ -122,8 +124,10 @@ impl Hub {
     pub(crate) fn run<T>(&self, task: &Task, future: impl Future<Output = Result<T>>) -> Result<T> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
-        let mut patience = Patience { seen: self.state.lock().version, since: None, turns: 0 };
+        let seen = self.state.lock().version;
+        let mut patience = Patience { seen, told: 0, since: None, turns: 0 };
         loop {
+            patience.told = self.bell.told();
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                 return result;
             }
@@ -171,7 +175,7 @@ impl Hub {
         }
         state.is_watched = true;
         let result = loop {
-            if state.poll() || state.version != patience.seen {
+            if state.poll() || state.version != patience.seen || self.bell.told() != patience.told {
                 patience.since = None;
                 break Ok(());
             }
@@ -183,7 +187,7 @@ impl Hub {
             } else if waited < YIELD {
                 std::thread::yield_now();
             } else {
-                let slept = self.sleep(task, now, patience.seen);
+                let slept = self.sleep(task, now, patience);
                 state = self.state.lock();
                 break slept;
             }
@@ -204,11 +208,12 @@ impl Hub {
         result
     }
 
-    fn sleep(&self, task: &Task, now: Instant, seen: u64) -> Result<()> {
+    fn sleep(&self, task: &Task, now: Instant, patience: &Patience) -> Result<()> {
         let longest = task.deadline.saturating_duration_since(now);
         self.bell.sleep(longest, || {
             let mut state = self.state.lock();
-            state.has_any() || state.version != seen || state.mail.pull()
+            let is_told = self.bell.told() != patience.told;
+            is_told || state.has_any() || state.version != patience.seen || state.mail.pull()
         })?;
         self.look_at_clock(task, Instant::now())
     }

@@ -206,7 +206,8 @@ impl<'a> Send<'a> {
         loop {
             let (sent, number) = match self.stage {
                 Stage::Begun(_, number, sent) => (sent, number as u32),
-                _ => (0, link.next_number.load(Ordering::Relaxed) as u32),
+                _ if is_long => (0, link.next_number.fetch_add(1, Ordering::Relaxed) as u32),
+                _ => (0, 0),
             };
             let rest = &source.slice()[sent..];
             let wanted = (HEAD + rest.len().min(if is_long { WORTH } else { PIECE })).next_multiple_of(LINE);
@@ -226,11 +227,6 @@ impl<'a> Send<'a> {
                 0 if !is_long => Kind::Whole,
                 0 => Kind::Begin,
                 _ => Kind::More,
-            };
-            let number = if sent == 0 && is_long {
-                link.next_number.fetch_add(1, Ordering::Relaxed) as u32
-            } else {
-                number
             };
             writer.write(&[&self.head(kind, piece.len(), number).encode(), piece])?;
             shared.bell.ring();
@@ -276,10 +272,16 @@ impl<'a> Send<'a> {
     fn give_up_place(&mut self, shared: &Shared, place: u32, turn: u32) -> bool {
         let is_back = shared.outward.loan(place, turn).is_ok_and(|loan| loan.is_back());
         if is_back {
-            shared.loans.lock().free(place);
             self.stage = Stage::Over;
+            self.free(shared, place);
         }
         is_back
+    }
+
+    /// A place is free: another one of this process may wait for it.
+    fn free(&self, shared: &Shared, place: u32) {
+        shared.loans.lock().free(place);
+        self.hub.tell(&mut self.hub.state.lock());
     }
 
     fn is_back(&self) -> bool {
@@ -394,7 +396,7 @@ impl<'a> Send<'a> {
             Stage::Lent(link, place, turn) => {
                 if let Some(shared) = link.shared.get() {
                     let _ = shared.outward.loan(place, turn).map(|loan| loan.take_back());
-                    shared.loans.lock().free(place);
+                    self.free(shared, place);
                 }
             }
         }

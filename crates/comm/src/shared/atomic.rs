@@ -10,37 +10,35 @@ pub(crate) trait Atomic {
     fn set(&self, value: u64);
     /// Writes `new` if it is still `current`.
     fn set_if(&self, current: u64, new: u64) -> bool;
+    /// Adds one.
+    fn count(&self);
     /// What this thread wrote before is seen by others before it reads what comes after.
     fn fence();
 }
 
-impl Atomic for AtomicU64 {
-    fn get(&self) -> u64 {
-        self.load(Ordering::Acquire)
-    }
-    fn set(&self, value: u64) {
-        self.store(value, Ordering::Release);
-    }
-    fn set_if(&self, current: u64, new: u64) -> bool {
-        self.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-    fn fence() {
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
+macro_rules! atomic {
+    ($number:ty, $value:ty) => {
+        impl Atomic for $number {
+            fn get(&self) -> u64 {
+                u64::from(self.load(Ordering::Acquire))
+            }
+            fn set(&self, value: u64) {
+                self.store(value as $value, Ordering::Release);
+            }
+            fn set_if(&self, current: u64, new: u64) -> bool {
+                let (current, new) = (current as $value, new as $value);
+                self.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            }
+            fn count(&self) {
+                self.fetch_add(1, Ordering::AcqRel);
+            }
+            fn fence() {
+                std::sync::atomic::fence(Ordering::SeqCst);
+            }
+        }
+    };
 }
 
-/// What the kernel waits on has 32 bits.
-impl Atomic for AtomicU32 {
-    fn get(&self) -> u64 {
-        self.load(Ordering::Acquire).into()
-    }
-    fn set(&self, value: u64) {
-        self.store(value as u32, Ordering::Release);
-    }
-    fn set_if(&self, current: u64, new: u64) -> bool {
-        self.compare_exchange(current as u32, new as u32, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-    fn fence() {
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
-}
+atomic!(AtomicU64, u64);
+// What the kernel waits on has 32 bits.
+atomic!(AtomicU32, u32);

@@ -1,8 +1,9 @@
 //! What wakes a process that sleeps: a word in memory that its peers share, and the kernel's wait on it.
 //!
 //! Who is about to sleep says so, looks once more, and sleeps. Who has written something for it looks whether it sleeps, and wakes it
-//! if so. One of both sees the other, whatever the order: no wake is lost. A defective peer can spoil the word; therefore nobody
-//! sleeps longer than [`NAP`] without a look.
+//! if so. One of both sees the other, whatever the order: no wake is lost. What is written where the other one does not look by itself,
+//! such as the word of a loan, is counted, so that it looks there again. A defective peer can spoil both words; therefore nobody sleeps
+//! longer than [`NAP`] without a look.
 
 use super::atomic::Atomic;
 use super::file;
@@ -39,6 +40,9 @@ pub(crate) fn must_be_woken<A: Atomic>(word: &A) -> bool {
     word.get() == ASLEEP && word.set_if(ASLEEP, AWAKE)
 }
 
+/// Where what others have told is counted: in another line than the word, which they look at each time.
+const TOLD: u64 = 64;
+
 /// One process's bell: it sleeps by it, its peers ring.
 #[derive(Debug)]
 pub(crate) struct Bell {
@@ -62,7 +66,20 @@ impl Bell {
         self.memory.atomic32(0)
     }
 
-    /// Something was written for the one whose bell this is.
+    /// How often peers have told this process to look again.
+    pub(crate) fn told(&self) -> u64 {
+        self.memory.atomic(TOLD).map_or(0, Atomic::get)
+    }
+
+    /// Something has changed for the one whose bell this is, where it does not look by itself.
+    pub(crate) fn tell(&self) {
+        if let Ok(told) = self.memory.atomic(TOLD) {
+            told.count();
+        }
+        self.ring();
+    }
+
+    /// Something was written into a ring for the one whose bell this is.
     pub(crate) fn ring(&self) {
         if let Ok(word) = self.word()
             && must_be_woken(word)

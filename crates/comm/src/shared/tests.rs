@@ -19,6 +19,9 @@ impl Atomic for AtomicU64 {
     fn set_if(&self, current: u64, new: u64) -> bool {
         self.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
+    fn count(&self) {
+        self.fetch_add(1, Ordering::AcqRel);
+    }
     fn fence() {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -124,34 +127,69 @@ fn a_ring_loses_nothing_and_its_reader_does_not_sleep_forever() {
     });
 }
 
-/// Who waits for room is woken once there is some, and writes nothing over what was not read.
+/// Who waits for room looks again once there is some, though it looks for nothing but what it is told; nothing is written over what was not read.
 #[test]
 fn a_full_ring_is_waited_for() {
     model(|| {
-        let (ring, bell) = (Shared(Arc::default()), Arc::new(AtomicU64::new(0)));
-        let (theirs, rung) = (ring.clone(), bell.clone());
+        let (ring, bell) = (Shared(Arc::default()), Arc::new([AtomicU64::new(0), AtomicU64::new(0)]));
+        let (theirs, theirs_to_ring) = (ring.clone(), bell.clone());
         let mut writer = Writer::new(ring);
         (1..=2).for_each(|number| writer.write(&[&[number]]).unwrap());
         let reading = loom::thread::spawn(move || {
+            let [word, told] = &*theirs_to_ring;
+            let tell = |is_cramped: bool| {
+                if is_cramped {
+                    told.count();
+                    must_be_woken(word);
+                }
+            };
             let mut reader = Reader::new(theirs);
             for expected in 1..=2u8 {
                 assert!(reader.available().unwrap() > 0);
                 let mut byte = [0];
                 reader.read(0, &mut byte).unwrap();
                 assert_eq!(byte, [expected]);
-                if reader.take(1).unwrap() {
-                    must_be_woken(&*rung);
-                }
+                tell(reader.take(1).unwrap());
             }
-            if reader.available().unwrap() == 0 && reader.is_empty_at_last().unwrap() {
-                must_be_woken(&*rung);
+            if reader.available().unwrap() == 0 {
+                tell(reader.is_empty_at_last().unwrap());
             }
         });
-        if writer.room(LINE).unwrap() < LINE {
-            sleep(&bell, || writer.wait_for_room(LINE).unwrap() >= LINE);
+        let [word, told] = &*bell;
+        loop {
+            let before = told.get();
+            if writer.room(LINE).unwrap() >= LINE || writer.wait_for_room(LINE).unwrap() >= LINE {
+                break;
+            }
+            sleep(word, || told.get() != before);
         }
-        assert!(writer.room(LINE).unwrap() >= LINE);
         writer.write(&[&[3]]).unwrap();
+        reading.join().unwrap();
+    });
+}
+
+/// Who has lent looks again once its loan is back.
+#[test]
+fn who_waits_for_a_loan_is_told() {
+    model(|| {
+        let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
+        Loan { word: &words[0], number: 1 }.lend();
+        let theirs = words.clone();
+        let reading = loom::thread::spawn(move || {
+            let loan = Loan { word: &theirs[0], number: 1 };
+            assert!(loan.begin() && loan.give_back());
+            theirs[2].count();
+            must_be_woken(&theirs[1]);
+        });
+        let [word, bell, told] = &*words;
+        let loan = Loan { word, number: 1 };
+        loop {
+            let before = told.get();
+            if loan.is_back() {
+                break;
+            }
+            sleep(bell, || told.get() != before);
+        }
         reading.join().unwrap();
     });
 }
