@@ -202,7 +202,7 @@ async fn serve(
     // Where all end at once, the last one to close its door sees that all others have.
     accepting.shutdown().await;
     if all_end(by, &node).await {
-        node.remove_file();
+        node.remove_file(is_founder_cut_off(by, &node));
     }
     if by == By::Orphaned {
         remove_place(options);
@@ -228,11 +228,18 @@ async fn form(
 async fn all_end(by: By, node: &Node) -> bool {
     match by {
         By::Orphaned | By::Shutdown => true,
-        // Of servers that were to found a group, the first one did.
-        By::Leash if node.id == ServerId(0) => true,
+        By::Leash if is_founder_cut_off(by, node) => true,
         By::Leash | By::Signal => node.is_last().await,
         By::Released | By::Abandoned => false,
     }
+}
+
+/// Whether what started the servers that were to found this group has ended amid that, and this is the one that did found it.
+///
+/// One of them that comes late founds it anew where the first founder has removed its file, and the first may still write what it
+/// knew over that: the file goes whatever it says.
+fn is_founder_cut_off(by: By, node: &Node) -> bool {
+    by == By::Leash && node.id == ServerId(0)
 }
 
 /// A server that has become a member begins its work: `held` is what it held before it was one, `ports` where it listens.

@@ -40,10 +40,12 @@ impl Cluster {
         tokio::spawn(async move { off_thread(&*environment, write).await });
     }
 
-    /// Removes the connection file, if it is still this group's.
-    pub fn remove_file(&self) {
+    /// Removes the connection file, if it is still this group's. One that tells of a later epoch than this server knows is left,
+    /// unless `with_all_others`: nobody goes on then.
+    pub fn remove_file(&self, with_all_others: bool) {
         let removed = self.driver.witness.locked_within(REMOVAL, || {
-            remove_file(&self.connection_file, &self.lineage, self.epoch());
+            let up_to = if with_all_others { Epoch::MAX } else { self.epoch() };
+            remove_file(&self.connection_file, &self.lineage, up_to);
             Ok(())
         });
         if let Err(error) = removed {
