@@ -19,6 +19,7 @@ NEEDED = (
     "scripts/forebay",
     "data/include/forebay.h",
     "data/include/forebay.hpp",
+    "data/include/forebay_comm.h",
     "data/include/forebay_mpi.h",
     "data/include/forebay/forebay.f90",
     "data/lib/libforebay.so.0",

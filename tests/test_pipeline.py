@@ -51,6 +51,8 @@ def test_blocks_and_communicator(group: forebay.LocalGroup, code: Callable[[str]
     """Every worker sees the blocks beside it, together all; what they exchange is right."""
     path = code(
         """
+        from forebay import MPI
+
         class Check(forebay.Pipeline):
             fields = {"U": forebay.every(2)}
 
@@ -59,14 +61,14 @@ def test_blocks_and_communicator(group: forebay.LocalGroup, code: Callable[[str]
                 rows = sorted((b.offset[0], b.shape[0], float(b.data.sum())) for b in blocks)
                 every = comm.gather(rows)
                 total = comm.allreduce(sum(r[2] for r in rows))
-                low = comm.allreduce(np.array([comm.rank, -comm.rank]), op="min").tolist()
-                high = comm.allreduce(comm.rank + 1, op="prod")
+                low = comm.allreduce(np.array([comm.rank, -comm.rank]), op=MPI.MIN).tolist()
+                high = comm.allreduce(comm.rank + 1, op=MPI.PROD)
                 comm.barrier()
-                word = comm.broadcast({"step": step.number} if comm.rank == 0 else None)
+                word = comm.bcast({"step": step.number} if comm.rank == 0 else None)
                 ring = comm.rank
                 if comm.size > 1:
                     comm.send(np.full((3, 2), comm.rank), (comm.rank + 1) % comm.size, tag=7)
-                    got = comm.recv((comm.rank - 1) % comm.size, tag=7)
+                    got = comm.recv(source=(comm.rank - 1) % comm.size, tag=7)
                     assert got.shape == (3, 2)
                     ring = int(got[0, 0])
                 ranks = comm.allgather(comm.rank)

@@ -55,7 +55,8 @@ from forebay._forebay import __version__
 from forebay._given import BlockToPlace, Cursor
 from forebay._installed import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
 from forebay._local import LocalGroup, LocalServer, local
-from forebay._pipeline import Comm, Pipeline
+from forebay._mpi.named import Comm
+from forebay._pipeline import Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
 from forebay._producer import OpenStep, Producer
 from forebay._space import Space, SpaceArray

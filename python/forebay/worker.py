@@ -19,7 +19,8 @@ from types import FrameType
 from forebay import _forebay
 from forebay._contract import as_needs
 from forebay._errors import Error, Timeout
-from forebay._pipeline import Comm, Pipeline
+from forebay._mpi.named import Comm
+from forebay._pipeline import Pipeline
 from forebay._step import Step
 
 # How long a worker may wait for the others within one operation of their communicator.
@@ -78,7 +79,7 @@ def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
         started = time.perf_counter()
         error = None
         try:
-            pipeline.execute(Step(core), Comm(comm))
+            pipeline.execute(Step(core), Comm._of(comm))
         except Exception:
             error = traceback.format_exc()
         # The step's memory is used again once this is told: views of it must be gone.

@@ -11,8 +11,11 @@ use std::mem::size_of;
 use std::path::Path;
 use std::process::Command;
 
-const HEADER: &str = include_str!("../../../include/forebay.h");
-const SOURCES: [&str; 13] = [
+const HEADER: &str =
+    concat!(include_str!("../../../include/forebay.h"), include_str!("../../../include/forebay_comm.h"));
+const SOURCES: [&str; 15] = [
+    include_str!("collectives.rs"),
+    include_str!("comm.rs"),
     include_str!("admin.rs"),
     include_str!("attributes.rs"),
     include_str!("producer.rs"),
@@ -53,6 +56,7 @@ fn c_type(rust: &str) -> String {
             to => format!("const {to} *"),
         },
         pointer if pointer.starts_with("*mut ") => format!("{} *", c_type(&pointer[5..])),
+        "Option<fb_comm_function>" => "fb_comm_function *".into(),
         "c_int" => "int".into(),
         "c_char" => "char".into(),
         "c_void" => "void".into(),
@@ -120,7 +124,7 @@ fn the_header_is_what_was_built() {
     let built: BTreeSet<String> = functions.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(built, declared());
 
-    let mut c = String::from("#include \"forebay.h\"\n");
+    let mut c = String::from("#include \"forebay.h\"\n#include \"forebay_comm.h\"\n");
     assert_struct!(c, fb_to_place fb_producer_options fb_field fb_attribute fb_block fb_need fb_consumer_options fb_step_info
         fb_field_info fb_selection fb_view fb_stats fb_space_options fb_admin_options fb_pipeline_options
         fb_value fb_subscription_options fb_event_info);

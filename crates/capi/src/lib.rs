@@ -8,6 +8,7 @@
 //! - `boxes`: blocks and selections: from C's description to ours;
 //! - `producer`, `attributes`, `pipeline`, `consumer`, `step`, `value`, `fields`, `rows`, `stream`, `subscription`, `space`, `admin`,
 //!   `general`: the functions;
+//! - `elements`, `comm`, `collectives`: what `include/forebay_comm.h` offers;
 //! - `attr_table`, `field_texts`: what a step tells, as C has text;
 //! - `subscribers`: what this process makes subscriptions with;
 //! - `command`: running the command `forebay`, for what only that can do.
@@ -19,9 +20,12 @@ mod attr_table;
 mod attributes;
 mod boundary;
 mod boxes;
+mod collectives;
+mod comm;
 mod command;
 mod compound;
 mod consumer;
+mod elements;
 mod field_texts;
 mod fields;
 mod general;

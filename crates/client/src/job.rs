@@ -28,6 +28,11 @@ pub(crate) fn of_this_process(given: Option<&str>) -> String {
     given.map(str::to_owned).or_else(|| launched(|name| env::var(name).ok())).unwrap_or_default()
 }
 
+/// The job of this process, as its launcher names it to all of its processes alike; empty if none does.
+pub fn job_name() -> String {
+    of_this_process(None)
+}
+
 /// A name that no other job has, for rank 0 to tell the other ranks of a job. Does not wait.
 pub fn new_job_name() -> String {
     let random = || RandomState::new().hash_one(std::process::id());

@@ -6,7 +6,8 @@
 //! - [`Space`]: arrays put and got by name, step and region;
 //! - [`Admin`]: status, pipelines, ending;
 //! - [`PipelineHandle`]: a rank that drives a pipeline itself;
-//! - [`Worker`]: what runs one pipeline beside one server.
+//! - [`Worker`]: what runs one pipeline beside one server;
+//! - [`open_comm`]: communicators of processes that meet by name.
 //!
 //! Calls block, with deadlines; no thread is started, nothing is printed, and a handle that is used in a
 //! forked child says so instead of doing harm.
@@ -21,7 +22,7 @@
 //! - `connection`: finding a group and talking to its servers;
 //! - `put_target`: a server that this process puts blocks to;
 //! - `reading`: getting at blocks, whoever put them;
-//! - `admin`, `consumer`, `space`, `worker`, `producer`: the handles;
+//! - `admin`, `consumer`, `space`, `worker`, `producer`, `named_comm`: the handles;
 //! - `stream`, on `consumer` and `admin`; `pipeline_handle`, on `producer` and `admin`.
 
 mod admin;
@@ -35,6 +36,7 @@ mod group_options;
 mod holes;
 mod identity;
 mod job;
+mod named_comm;
 mod on_loss;
 mod on_rank_loss;
 mod outcome;
@@ -56,7 +58,8 @@ pub use consumer::Consumer;
 pub use declared::{ConsumerOptions, ProducerOptions, SpaceOptions};
 pub use group_options::{GroupOptions, TransportChoice};
 pub use holes::Holes;
-pub use job::new_job_name;
+pub use job::{job_name, new_job_name};
+pub use named_comm::{comm_alone, open_comm};
 pub use on_loss::OnLoss;
 pub use on_rank_loss::OnRankLoss;
 pub use outcome::Outcome;

@@ -18,13 +18,12 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 
-pub(crate) use allreduce::checked;
 pub(crate) use layout::{blocks_of, equal_blocks};
 
 use crate::comm::Comm;
 use crate::mail::Envelope;
-use crate::operation::Combine;
 use crate::receiving::Receive;
+use crate::reduction::{Reduction, Side};
 use crate::sending::Send;
 use crate::target::{Place, Target};
 use crate::task::Task;
@@ -78,11 +77,30 @@ impl Comm {
         task: &Task,
         (source, tag): (u32, u64),
         into: &mut [u8],
-        combine: Combine,
+        (reduction, side): (&Reduction, Side),
     ) -> Result<()> {
+        let Some(combine) = reduction.in_pieces(side) else {
+            let mut theirs = vec![0; into.len()];
+            self.fill(task, source, tag, &mut theirs).await?;
+            return self.combine_here(task, into, &mut theirs, (reduction, side));
+        };
         // SAFETY: as above.
         let place = unsafe { Place::new(into.as_mut_ptr(), into.len()) };
         self.receive_exactly(task, (source, tag), Target::Combined(place, combine), into.len()).await
+    }
+
+    /// Combines memory with what has come from a rank. If a function fails, all ranks are told.
+    fn combine_here(
+        &self,
+        task: &Task,
+        into: &mut [u8],
+        theirs: &mut [u8],
+        (reduction, side): (&Reduction, Side),
+    ) -> Result<()> {
+        reduction.combine(into, theirs, side).inspect_err(|error| {
+            let why = task.failed(error.kind, Some(0), &error.text).text;
+            self.hub.state.lock().spread(self.id(), self.in_whole(self.rank), &why);
+        })
     }
 
     async fn receive_exactly(
@@ -98,7 +116,7 @@ impl Comm {
 
     /// A part of a collective: a message of a rank.
     fn receive<'a>(&'a self, task: &'a Task, (source, tag): (u32, u64), target: Target) -> Receive<'a> {
-        Receive::new(&self.hub, task, (Some(self.in_whole(source)), Some(tag)), target)
+        Receive::new(&self.hub, task, (Some(self.in_whole(source)), Some(task.kind.tag(tag))), target)
     }
 
     /// All other ranks, the next one upwards first.

@@ -1,6 +1,8 @@
 //! The communicator of one execution.
 
+use crate::endpoint::Endpoint;
 use crate::hub::Hub;
+use crate::kind::Kind;
 use crate::mail::Envelope;
 use crate::receiving::{Probe, Receive};
 use crate::sending::Send;
@@ -57,13 +59,35 @@ struct Whole {
     rank: u32,
     /// No part of this process has this number yet.
     next_part: AtomicU32,
+    /// The endpoint, if it is there for this comm alone. Its drop, after this one's, waits until the others have read what was sent.
+    _endpoint: Option<Endpoint>,
+}
+
+impl Endpoint {
+    /// Opens the communicator of one execution. `id` is the same on every member, unique, and grows;
+    /// `members[i]` are the addresses of rank i. Waits for nobody: connections are made when first needed.
+    pub fn comm(&self, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
+        Comm::open(self.hub().clone(), id, rank, members, None)
+    }
+
+    /// The same, of an endpoint that is there for one communicator: it ends with that and with all parts of it.
+    pub fn into_comm(self, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
+        Comm::open(self.hub().clone(), id, rank, members, Some(self))
+    }
 }
 
 impl Comm {
-    pub(crate) fn open(hub: Arc<Hub>, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
+    pub(crate) fn open(
+        hub: Arc<Hub>,
+        id: u64,
+        rank: u32,
+        members: Vec<Vec<String>>,
+        endpoint: Option<Endpoint>,
+    ) -> Result<Comm> {
         let size = members.len() as u32;
         hub.open(id, rank, members)?;
-        let whole = Whole { hub: hub.clone(), id, rank, next_part: AtomicU32::new(1) };
+        let next_part = AtomicU32::new(1);
+        let whole = Whole { hub: hub.clone(), id, rank, next_part, _endpoint: endpoint };
         Ok(Comm::new(hub, Arc::new(whole), 0, (rank, (0..size).collect()), TIMEOUT_DEFAULT))
     }
 
@@ -160,21 +184,21 @@ impl Comm {
     /// are on their way. To itself it never waits, and copies once.
     pub fn send(&self, dest: u32, tag: u64, bytes: &[u8]) -> Result<()> {
         self.check_rank(dest)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         self.hub.run(&task, self.put(&task, dest, tag, bytes))
     }
 
     /// Receives what a rank sent with this tag. Waits for it. What arrives is copied once on its way here.
     pub fn recv(&self, source: u32, tag: u64) -> Result<Vec<u8>> {
         self.check_rank(source)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         self.hub.run(&task, self.get(&task, source, tag))
     }
 
     /// As [`Comm::recv`], from any rank, or with any tag, where that is `None`.
     pub fn recv_any(&self, source: Option<u32>, tag: Option<u64>) -> Result<(Status, Vec<u8>)> {
         let source = self.source_of(source)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         let receive = Receive::new(&self.hub, &task, (source, tag), Target::Made(Vec::new()));
         let (envelope, target) = self.hub.run(&task, receive)?;
         Ok((self.status(envelope), target.made()))
@@ -184,7 +208,7 @@ impl Comm {
     #[allow(unsafe_code)]
     pub fn recv_into(&self, source: Option<u32>, tag: Option<u64>, bytes: &mut [u8]) -> Result<Status> {
         let source = self.source_of(source)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         // SAFETY: the memory is borrowed until this returns, and with that the receive has ended.
         let place = unsafe { Place::new(bytes.as_mut_ptr(), bytes.len()) };
         let receive = Receive::new(&self.hub, &task, (source, tag), Target::Place(place));
@@ -194,14 +218,15 @@ impl Comm {
     /// The message that would be received, which is left where it is. Waits for it.
     pub fn probe(&self, source: Option<u32>, tag: Option<u64>) -> Result<Status> {
         let source = self.source_of(source)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         self.hub.run(&task, Probe::new(&self.hub, &task, (source, tag))).map(|found| self.status(found))
     }
 
     /// The same, if it is there. Does not wait.
     pub fn iprobe(&self, source: Option<u32>, tag: Option<u64>) -> Result<Option<Status>> {
+        self.hub.check_process()?;
         let source = self.source_of(source)?;
-        let task = self.task("message", 0);
+        let task = self.task("message", Kind::default(), 0);
         Ok(Probe::new(&self.hub, &task, (source, tag)).now()?.map(|found| self.status(found)))
     }
 
@@ -210,30 +235,30 @@ impl Comm {
     pub(crate) fn put<'a>(&'a self, task: &'a Task, dest: u32, tag: u64, bytes: &'a [u8]) -> Send<'a> {
         // SAFETY: the bytes are borrowed as long as the future lives, which gives them up when it is dropped; nothing here leaks one.
         let source = unsafe { Source::new(bytes.as_ptr(), bytes.len()) };
-        Send::new(&self.hub, task, self.in_whole(dest), tag, source)
+        Send::new(&self.hub, task, self.in_whole(dest), task.kind.tag(tag), source)
     }
 
     /// A part of a call: bytes are received.
     pub(crate) async fn get(&self, task: &Task, source: u32, tag: u64) -> Result<Vec<u8>> {
-        let target = Target::Made(Vec::new());
-        let (_, target) =
-            Receive::new(&self.hub, task, (Some(self.in_whole(source)), Some(tag)), target).await?;
+        let from = (Some(self.in_whole(source)), Some(task.kind.tag(tag)));
+        let (_, target) = Receive::new(&self.hub, task, from, Target::Made(Vec::new())).await?;
         Ok(target.made())
     }
 
     /// The wait for what was put aside.
     pub(crate) fn waiting(&self) -> Task {
-        self.task("request", 0)
+        self.task("request", Kind::default(), 0)
     }
 
     /// A message that is sent or received.
     pub(crate) fn single(&self) -> Task {
-        self.task("message", 0)
+        self.task("message", Kind::default(), 0)
     }
 
     /// The beginning of the next collective.
-    pub(crate) fn collective(&self, what: &'static str) -> Task {
-        self.task(what, self.collectives.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn collective(&self, kind: Kind) -> Task {
+        let number = self.collectives.fetch_add(1, Ordering::Relaxed) + 1;
+        self.task(kind.name(), kind, number)
     }
 
     pub(crate) fn check_rank(&self, rank: u32) -> Result<()> {
@@ -247,18 +272,18 @@ impl Comm {
         Ok(())
     }
 
-    fn task(&self, what: &'static str, number: u64) -> Task {
+    fn task(&self, what: &'static str, kind: Kind, number: u64) -> Task {
         let (timeout, now) = (*self.timeout.lock(), Instant::now());
         let deadline = now.checked_add(timeout.min(FAR)).unwrap_or(now);
         let (comm, rank, ranks) = (self.whole.id, self.whole.rank, self.ranks.clone());
         let (space, expired) = (Space::new(self.part, number), AtomicBool::new(false));
-        Task { comm, rank, ranks, what, space, timeout, deadline, expired }
+        Task { comm, rank, ranks, what, kind, space, timeout, deadline, expired }
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.part > 0 {
+        if self.part > 0 && !self.hub.is_of_parent() {
             self.hub.close_part(self.id(), self.part);
         }
     }
@@ -266,6 +291,9 @@ impl Drop for Comm {
 
 impl Drop for Whole {
     fn drop(&mut self) {
+        if self.hub.is_of_parent() {
+            return std::mem::forget(self.hub.clone());
+        }
         self.hub.close(self.id);
     }
 }

@@ -1,6 +1,5 @@
 //! One process's door: its listeners and the thread that moves what goes through.
 
-use crate::comm::Comm;
 use crate::hub::{Hub, HubState, Side};
 use crate::peers::Link;
 use crate::reader::read;
@@ -78,6 +77,7 @@ impl Endpoint {
             name: options.name,
             addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
             seal_payload: AtomicBool::new(false),
+            process: std::process::id(),
         });
         let stop = Arc::new(Notify::new());
         let guard = runtime.enter();
@@ -111,15 +111,17 @@ impl Endpoint {
         self.hub.seal_payload.store(sealed, Ordering::Relaxed);
     }
 
-    /// Opens the communicator of one execution. `id` is the same on every member, unique, and grows;
-    /// `members[i]` are the addresses of rank i. Waits for nobody: connections are made when first needed.
-    pub fn comm(&self, id: u64, rank: u32, members: Vec<Vec<String>>) -> Result<Comm> {
-        Comm::open(self.hub.clone(), id, rank, members)
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        if self.hub.is_of_parent() {
+            std::mem::forget((self.hub.clone(), self.thread.take()));
+            return;
+        }
         {
             let mut state = self.hub.state.lock();
             state.closed = true;

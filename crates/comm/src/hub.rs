@@ -1,10 +1,11 @@
 //! All that an endpoint knows, under one lock: messages, comms, peers. Nothing here waits but by [`Hub::changed`].
 
 use crate::channel::{Channel, Reading};
-use crate::mail::{Admission, Envelope, Mail, StreamId};
+use crate::mail::{Admission, Envelope, Mail, Stray, StreamId};
 use crate::members::{Gone, Member, Members};
 use crate::peers::{Link, PeerId, Peers};
 use crate::shared::{Bell, Probe};
+use crate::task::{Space, Task};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::comm::CommMessage;
@@ -62,6 +63,8 @@ pub(crate) struct Hub {
     pub(crate) name: String,
     pub(crate) addresses: Vec<String>,
     pub(crate) seal_payload: AtomicBool,
+    /// The process that made all of this: a child that it forks has no thread here, and not this memory.
+    pub(crate) process: u32,
 }
 
 /// What the lock protects.
@@ -105,6 +108,24 @@ impl HubState {
         }
     }
 
+    /// A collective has ended here.
+    pub(crate) fn end_collective(&mut self, task: &Task) {
+        self.mail.end(task.comm, task.space, task.kind);
+        self.spread_strays();
+    }
+
+    /// Ranks that do something else in a collective than was done here are told of, to all.
+    fn spread_strays(&mut self) {
+        for Stray { comm, space, source, theirs, here } in self.mail.take_strays() {
+            let number = Space(space).number();
+            let rank = self.comms.get(&comm).map_or(0, |members| members.rank);
+            let why = format!(
+                "rank {source} is in {theirs}, collective {number} of communicator {comm}, where rank {rank} was in {here}"
+            );
+            self.spread(comm, source, &why);
+        }
+    }
+
     /// Tells all members that are connected that this comm's collectives cannot succeed, once.
     pub(crate) fn spread(&mut self, comm: u64, rank: u32, why: &str) {
         let Some(members) = self.comms.get_mut(&comm).filter(|members| !members.broken.contains_key(&rank))
@@ -122,8 +143,26 @@ impl HubState {
 }
 
 impl Hub {
+    /// Whether this is a forked child of the process that made this. It must neither wait for a lock here nor free anything.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Fails in a forked child.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_of_parent() {
+            let text = format!(
+                "this communicator was opened by process {}, the parent: open one of its own in the child",
+                self.process
+            );
+            return Err(Error::new(ErrorKind::Forked, text));
+        }
+        Ok(())
+    }
+
     /// Something has happened that a caller may wait for.
     pub(crate) fn tell(&self, state: &mut HubState) {
+        state.spread_strays();
         state.version += 1;
         self.changed.notify_all();
         self.bell.ring();

@@ -15,7 +15,8 @@
 //!   taken, and the sender waits.
 //! - Messages of processes of one host get on while these are in a call, as with MPI; who sleeps in one is woken.
 //!
-//! Inside, lowest first: `shared` is the memory of two processes, `operation` and `target` what happens to bytes that come, `mail`
+//! Inside, lowest first: `shared` is the memory of two processes, `operation`, `reduction` and `target` what happens to bytes that come,
+//! `kind` what the ranks of a collective agree on, `mail`
 //! who receives which message, `peers` who is connected how, `channel` takes what comes through shared memory, `hub` is all of that
 //! under one lock. `meet` agrees on shared memory, `reader` reads one socket, `dial` makes one. `progress` waits; `sending` and
 //! `receiving` are single messages, `collectives` what all ranks do together. What is said is [`forebay_wire::comm`].
@@ -26,6 +27,7 @@ mod comm;
 mod dial;
 mod endpoint;
 mod hub;
+mod kind;
 mod mail;
 mod meet;
 mod members;
@@ -35,6 +37,7 @@ mod peers;
 mod progress;
 mod reader;
 mod receiving;
+mod reduction;
 mod request;
 mod route;
 mod sending;
@@ -47,5 +50,6 @@ pub use comm::{Comm, Status, TIMEOUT_DEFAULT};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use mail::{EARLY_MAX, UNREAD_MAX};
 pub use operation::{Datatype, Operation};
+pub use reduction::{Function, Reduction};
 pub use request::{Done, Request};
 pub use target::Memory;

@@ -1,5 +1,6 @@
 //! Messages and who receives them: what is awaited, what has come and nobody has received, and how much of that there may be. Sans-IO.
 
+use crate::kind::Kind;
 use crate::target::Target;
 use crate::task::Space;
 use forebay_wire::comm::Label;
@@ -12,6 +13,10 @@ pub const EARLY_MAX: u64 = 256 << 20;
 pub const UNREAD_MAX: u64 = 256 << 20;
 /// What a message costs besides its bytes.
 const OVERHEAD: u64 = 128;
+/// How many collectives are remembered after they have ended.
+const ENDED_MAX: usize = 32;
+/// How many messages are remembered that came for them.
+const STRAYS_MAX: usize = 16;
 
 fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(OVERHEAD)
@@ -138,6 +143,20 @@ struct Mailbox {
     parts: BTreeSet<u32>,
     /// Later ones are not known here yet.
     next_part: u32,
+    /// The collectives that ended here last, by their spaces: nothing more is to come in them.
+    ended: VecDeque<(u64, Kind)>,
+}
+
+/// A message of a collective that has ended here without it: its rank does something else there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stray {
+    pub(crate) comm: u64,
+    pub(crate) space: u64,
+    pub(crate) source: u32,
+    /// What its rank does there.
+    pub(crate) theirs: Kind,
+    /// What was done here.
+    pub(crate) here: Kind,
 }
 
 /// Whether a message may come.
@@ -166,6 +185,7 @@ pub(crate) struct Mail {
     due: Vec<(StreamId, Lent)>,
     /// Loans that nobody wants any more.
     declined: Vec<Lent>,
+    strays: Vec<Stray>,
     /// Counts what makes room: who was not admitted asks again.
     pub(crate) eased: u64,
 }
@@ -250,6 +270,43 @@ impl Mail {
 
     fn mailbox(&mut self, comm: u64) -> Option<&mut Mailbox> {
         self.open.get_mut(&comm).or_else(|| self.early.get_mut(&comm))
+    }
+
+    // ---- collectives that have ended ------------------------------------------------------------------------
+
+    /// A collective has ended here.
+    pub(crate) fn end(&mut self, comm: u64, space: Space, here: Kind) {
+        let Some(mailbox) = self.open.get_mut(&comm) else { return };
+        if mailbox.ended.len() == ENDED_MAX {
+            mailbox.ended.pop_front();
+        }
+        mailbox.ended.push_back((space.0, here));
+        for message in mailbox.arrived.remove(&space.0).into_iter().flatten() {
+            self.note_stray(comm, &message.envelope.label, here);
+            self.throw_away(comm, message);
+        }
+    }
+
+    fn note_stray(&mut self, comm: u64, label: &Label, here: Kind) {
+        if self.strays.len() < STRAYS_MAX {
+            let theirs = Kind::in_tag(label.tag);
+            self.strays.push(Stray { comm, space: label.space, source: label.source, theirs, here });
+        }
+    }
+
+    /// Messages that came for collectives that had ended.
+    pub(crate) fn take_strays(&mut self) -> Vec<Stray> {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Whether nobody will receive a message: its part of the comm is closed, or its collective has ended.
+    fn is_unwanted(&mut self, comm: u64, label: &Label) -> bool {
+        let Some(mailbox) = self.open.get(&comm) else { return false };
+        if let Some((_, here)) = mailbox.ended.iter().find(|(space, _)| *space == label.space) {
+            self.note_stray(comm, label, *here);
+            return true;
+        }
+        self.is_part_past(comm, label)
     }
 
     // ---- messages that come -------------------------------------------------------------------------------
@@ -343,7 +400,7 @@ impl Mail {
             }
             return Ok(Admission::Take);
         }
-        if self.is_part_past(comm, &envelope.label) {
+        if self.is_unwanted(comm, &envelope.label) {
             return Ok(Admission::Take);
         }
         let admission = self.admit(comm, envelope.label.source, envelope.bytes);
@@ -358,7 +415,7 @@ impl Mail {
     /// A message begins whose bytes come in pieces.
     pub(crate) fn begin(&mut self, comm: u64, envelope: Envelope) -> Result<StreamId, Admission> {
         let found = self.find_receive(comm, &envelope.label);
-        let is_unwanted = found.is_none() && self.is_part_past(comm, &envelope.label);
+        let is_unwanted = found.is_none() && self.is_unwanted(comm, &envelope.label);
         if found.is_none() && !is_unwanted {
             match self.admit(comm, envelope.label.source, envelope.bytes) {
                 Admission::Take => {}
@@ -471,7 +528,7 @@ impl Mail {
             self.read_for(id, comm, envelope, lent);
             return Admission::Take;
         }
-        if self.is_past(comm) || self.is_part_past(comm, &envelope.label) {
+        if self.is_past(comm) || self.is_unwanted(comm, &envelope.label) {
             self.declined.push(lent);
             return if self.is_past(comm) { Admission::Discard } else { Admission::Take };
         }
@@ -686,6 +743,13 @@ impl Mail {
     pub(crate) fn probe(&self, comm: u64, wanted: &Wanted) -> Option<Envelope> {
         let queue = self.open.get(&comm)?.arrived.get(&wanted.space)?;
         queue.iter().map(|message| message.envelope).find(|envelope| wanted.takes(&envelope.label))
+    }
+
+    /// What a rank does in a collective, if a message of it in that has come and was not received.
+    pub(crate) fn kind_of(&self, comm: u64, space: u64, source: u32) -> Option<Kind> {
+        let queue = self.open.get(&comm)?.arrived.get(&space)?;
+        let found = queue.iter().find(|message| message.envelope.label.source == source)?;
+        Some(Kind::in_tag(found.envelope.label.tag))
     }
 
     /// Somebody begins to wait for this rank, or any, or ends.

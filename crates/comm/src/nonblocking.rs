@@ -2,10 +2,11 @@
 //!
 //! Memory is given as [`Memory`], whose owner keeps it until the request is over or dropped.
 
-use crate::collectives::{blocks_of, checked, equal_blocks};
+use crate::collectives::{blocks_of, equal_blocks};
 use crate::comm::Comm;
-use crate::operation::{Datatype, Operation};
+use crate::kind::{Kind, What};
 use crate::receiving::Receive;
+use crate::reduction::Reduction;
 use crate::request::{Done, Request};
 use crate::target::{Memory, Target};
 use crate::task::Task;
@@ -17,12 +18,17 @@ impl Comm {
     /// A collective that is put aside. Its number is taken now: all ranks begin theirs in one order.
     fn begin<F: Future<Output = Result<()>> + Send + 'static>(
         self: &Arc<Comm>,
-        what: &'static str,
+        kind: Kind,
         operation: impl FnOnce(Arc<Comm>, Arc<Task>) -> F,
     ) -> Request {
-        let task = Arc::new(self.collective(what));
+        let task = Arc::new(self.collective(kind));
         let operation = operation(self.clone(), task.clone());
-        let operation = Box::pin(async move { operation.await.map(|()| Done::default()) });
+        let (hub, about) = (self.hub.clone(), task.clone());
+        let operation = Box::pin(async move {
+            operation.await?;
+            hub.state.lock().end_collective(&about);
+            Ok(Done::default())
+        });
         Request::start(&self.hub, task, operation)
     }
 
@@ -58,40 +64,35 @@ impl Comm {
 
     /// As [`Comm::barrier`].
     pub fn ibarrier(self: &Arc<Comm>) -> Request {
-        self.begin("barrier", |comm, task| async move { comm.barrier_of(&task).await })
+        self.begin(Kind::of(What::Barrier), |comm, task| async move { comm.barrier_of(&task).await })
     }
 
     /// As [`Comm::bcast`].
     pub fn ibcast(self: &Arc<Comm>, root: u32, mut bytes: Memory) -> Result<Request> {
         self.check_rank(root)?;
-        Ok(self.begin("bcast", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Bcast).at(root), move |comm, task| async move {
             comm.bcast_of(&task, root, bytes.slice_mut()).await
         }))
     }
 
     /// As [`Comm::reduce`].
-    pub fn ireduce(
-        self: &Arc<Comm>,
-        root: u32,
-        mut bytes: Memory,
-        (datatype, operation): (Datatype, Operation),
-    ) -> Result<Request> {
+    pub fn ireduce(self: &Arc<Comm>, root: u32, mut bytes: Memory, reduction: &Reduction) -> Result<Request> {
         self.check_rank(root)?;
-        let combines = checked(bytes.len(), datatype, operation)?;
-        Ok(self.begin("reduce", move |comm, task| async move {
-            comm.reduce_of(&task, root, bytes.slice_mut(), datatype.size(), combines).await
+        reduction.check(bytes.len())?;
+        let reduction = reduction.clone();
+        let kind = Kind::of(What::Reduce).at(root).with(&reduction);
+        Ok(self.begin(kind, move |comm, task| async move {
+            comm.reduce_of(&task, root, bytes.slice_mut(), &reduction).await
         }))
     }
 
     /// As [`Comm::allreduce`].
-    pub fn iallreduce(
-        self: &Arc<Comm>,
-        mut bytes: Memory,
-        (datatype, operation): (Datatype, Operation),
-    ) -> Result<Request> {
-        let combines = checked(bytes.len(), datatype, operation)?;
-        Ok(self.begin("allreduce", move |comm, task| async move {
-            comm.allreduce_of(&task, bytes.slice_mut(), datatype.size(), combines).await
+    pub fn iallreduce(self: &Arc<Comm>, mut bytes: Memory, reduction: &Reduction) -> Result<Request> {
+        reduction.check(bytes.len())?;
+        let reduction = reduction.clone();
+        let kind = Kind::of(What::Allreduce).with(&reduction);
+        Ok(self.begin(kind, move |comm, task| async move {
+            comm.allreduce_of(&task, bytes.slice_mut(), &reduction).await
         }))
     }
 
@@ -100,14 +101,15 @@ impl Comm {
         self: &Arc<Comm>,
         exclusive: bool,
         mut bytes: Memory,
-        (datatype, operation): (Datatype, Operation),
+        reduction: &Reduction,
     ) -> Result<Request> {
-        let combines = checked(bytes.len(), datatype, operation)?;
-        let what = if exclusive { "exscan" } else { "scan" };
-        Ok(self.begin(what, move |comm, task| async move {
+        reduction.check(bytes.len())?;
+        let reduction = reduction.clone();
+        let kind = Kind::of(if exclusive { What::Exscan } else { What::Scan }).with(&reduction);
+        Ok(self.begin(kind, move |comm, task| async move {
             match exclusive {
-                true => comm.exscan_of(&task, bytes.slice_mut(), combines).await,
-                false => comm.scan_of(&task, bytes.slice_mut(), combines).await,
+                true => comm.exscan_of(&task, bytes.slice_mut(), &reduction).await,
+                false => comm.scan_of(&task, bytes.slice_mut(), &reduction).await,
             }
         }))
     }
@@ -121,7 +123,7 @@ impl Comm {
         counts: &[usize],
     ) -> Result<Request> {
         let blocks = self.blocks_at(root, counts, all.len())?;
-        Ok(self.begin("gather", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Gather).at(root), move |comm, task| async move {
             comm.gather_into_of(&task, root, bytes.slice(), (all.slice_mut(), blocks)).await
         }))
     }
@@ -134,7 +136,7 @@ impl Comm {
         counts: &[usize],
     ) -> Result<Request> {
         let blocks = blocks_of(self.size, counts, all.len())?;
-        Ok(self.begin("allgather", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Allgather), move |comm, task| async move {
             comm.allgather_into_of(&task, bytes.slice(), (all.slice_mut(), blocks)).await
         }))
     }
@@ -148,7 +150,7 @@ impl Comm {
         mut into: Memory,
     ) -> Result<Request> {
         let blocks = self.blocks_at(root, counts, all.len())?;
-        Ok(self.begin("scatter", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Scatter).at(root), move |comm, task| async move {
             comm.scatter_of(&task, root, all.slice(), blocks, into.slice_mut()).await
         }))
     }
@@ -158,7 +160,7 @@ impl Comm {
         let count = from.len() / self.size as usize;
         let sent = equal_blocks(self.size, count, from.len())?;
         let received = equal_blocks(self.size, count, into.len())?;
-        Ok(self.begin("alltoall", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Alltoall), move |comm, task| async move {
             comm.alltoall_of(&task, (from.slice(), sent), (into.slice_mut(), received)).await
         }))
     }
@@ -171,7 +173,7 @@ impl Comm {
     ) -> Result<Request> {
         let sent = blocks_of(self.size, sent, from.len())?;
         let received = blocks_of(self.size, received, into.len())?;
-        Ok(self.begin("alltoall", move |comm, task| async move {
+        Ok(self.begin(Kind::of(What::Alltoall), move |comm, task| async move {
             comm.alltoall_of(&task, (from.slice(), sent), (into.slice_mut(), received)).await
         }))
     }
@@ -182,11 +184,13 @@ impl Comm {
         bytes: Memory,
         counts: &[usize],
         mut into: Memory,
-        of: (Datatype, Operation),
+        reduction: &Reduction,
     ) -> Result<Request> {
-        let (blocks, combines) = self.reduce_scatter_checked(bytes.len(), counts, into.len(), of)?;
-        Ok(self.begin("reduce_scatter", move |comm, task| async move {
-            comm.reduce_scatter_of(&task, (bytes.slice(), blocks), into.slice_mut(), combines).await
+        let blocks = self.reduce_scatter_blocks(bytes.len(), counts, into.len(), reduction)?;
+        let reduction = reduction.clone();
+        let kind = Kind::of(What::ReduceScatter).with(&reduction);
+        Ok(self.begin(kind, move |comm, task| async move {
+            comm.reduce_scatter_of(&task, (bytes.slice(), blocks), into.slice_mut(), &reduction).await
         }))
     }
 }

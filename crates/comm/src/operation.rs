@@ -4,6 +4,7 @@
 //! or maximum of a NaN and a number is the NaN, as of `numpy.minimum`; of two that are equal it is the first.
 
 use forebay_core::{Error, Result};
+use half::{bf16, f16};
 use std::ops::{BitAnd, BitOr, BitXor};
 
 /// The type of an element.
@@ -35,6 +36,20 @@ pub enum Datatype {
     Complex128,
     /// A byte that is 0 or 1.
     Bool,
+    /// IEEE 754 of 16 bits; computed in 32.
+    Float16,
+    /// The upper half of one of 32 bits; computed in these.
+    BFloat16,
+    /// A number of 32 bits and an `int`, as C lays out a struct of both: for the places of extrema, as all of these.
+    Float32Int,
+    /// A number of 64 bits and an `int`.
+    Float64Int,
+    /// An integer of 64 bits and an `int`.
+    Int64Int,
+    /// Two `int`s.
+    Int32Int,
+    /// An integer of 16 bits and an `int`.
+    Int16Int,
 }
 
 /// An operation on two elements.
@@ -60,6 +75,10 @@ pub enum Operation {
     BitOr,
     /// The bits of exactly one.
     BitXor,
+    /// The smaller one with its place; of two that are equal the lower place.
+    MinLocation,
+    /// The larger one with its place; of two that are equal the lower place.
+    MaxLocation,
 }
 
 /// Combines the elements of the second into those of the first, one by one.
@@ -75,11 +94,38 @@ pub(crate) struct Combines {
 }
 
 impl Datatype {
+    /// All of them.
+    pub(crate) const ALL: &'static [Datatype] = &[
+        Datatype::Int8,
+        Datatype::Int16,
+        Datatype::Int32,
+        Datatype::Int64,
+        Datatype::UInt8,
+        Datatype::UInt16,
+        Datatype::UInt32,
+        Datatype::UInt64,
+        Datatype::Float32,
+        Datatype::Float64,
+        Datatype::Complex64,
+        Datatype::Complex128,
+        Datatype::Bool,
+        Datatype::Float16,
+        Datatype::BFloat16,
+        Datatype::Float32Int,
+        Datatype::Float64Int,
+        Datatype::Int64Int,
+        Datatype::Int32Int,
+        Datatype::Int16Int,
+    ];
+    pub(crate) const COUNT: u16 = Datatype::ALL.len() as u16;
+
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
+            Datatype::Float32Int | Datatype::Int32Int | Datatype::Int16Int => 8,
+            Datatype::Float64Int | Datatype::Int64Int => 16,
             Datatype::Int8 | Datatype::UInt8 | Datatype::Bool => 1,
-            Datatype::Int16 | Datatype::UInt16 => 2,
+            Datatype::Int16 | Datatype::UInt16 | Datatype::Float16 | Datatype::BFloat16 => 2,
             Datatype::Int32 | Datatype::UInt32 | Datatype::Float32 => 4,
             Datatype::Int64 | Datatype::UInt64 | Datatype::Float64 | Datatype::Complex64 => 8,
             Datatype::Complex128 => 16,
@@ -88,6 +134,22 @@ impl Datatype {
 }
 
 impl Operation {
+    /// All of them.
+    pub(crate) const ALL: &'static [Operation] = &[
+        Operation::Sum,
+        Operation::Product,
+        Operation::Min,
+        Operation::Max,
+        Operation::LogicalAnd,
+        Operation::LogicalOr,
+        Operation::LogicalXor,
+        Operation::BitAnd,
+        Operation::BitOr,
+        Operation::BitXor,
+        Operation::MinLocation,
+        Operation::MaxLocation,
+    ];
+
     /// How elements of this type are combined.
     pub(crate) fn of(self, datatype: Datatype) -> Result<Combines> {
         let found = match datatype {
@@ -101,9 +163,16 @@ impl Operation {
             Datatype::UInt64 => self.of_integer::<u64>(),
             Datatype::Float32 => self.of_number::<f32>(),
             Datatype::Float64 => self.of_number::<f64>(),
+            Datatype::Float16 => self.of_number::<f16>(),
+            Datatype::BFloat16 => self.of_number::<bf16>(),
             Datatype::Complex64 => self.of_complex::<f32>(),
             Datatype::Complex128 => self.of_complex::<f64>(),
             Datatype::Bool => self.of_bool(),
+            Datatype::Float32Int => self.of_located::<f32>(),
+            Datatype::Float64Int => self.of_located::<f64>(),
+            Datatype::Int64Int => self.of_located::<i64>(),
+            Datatype::Int32Int => self.of_located::<i32>(),
+            Datatype::Int16Int => self.of_located::<i16>(),
         };
         found.ok_or_else(|| Error::invalid(format!("{self:?} of {datatype:?} is not defined")))
     }
@@ -138,6 +207,14 @@ impl Operation {
         })
     }
 
+    fn of_located<T: Number>(self) -> Option<Combines> {
+        Some(match self {
+            Operation::MinLocation => combines::<Located<T>, MinLocation>(),
+            Operation::MaxLocation => combines::<Located<T>, MaxLocation>(),
+            _ => return None,
+        })
+    }
+
     fn of_bool(self) -> Option<Combines> {
         match self {
             Operation::LogicalAnd | Operation::LogicalOr | Operation::LogicalXor => self.of_integer::<u8>(),
@@ -161,10 +238,14 @@ trait Ring: Element {
     fn times(self, other: Self) -> Self;
 }
 
-/// What has an order, too.
-trait Number: Ring {
+/// What has an order.
+trait Ordered: Element {
     fn is_below(self, other: Self) -> bool;
     fn is_nan(self) -> bool;
+}
+
+/// What has all of that.
+trait Number: Ring + Ordered {
     fn minus(self, other: Self) -> Self;
 }
 
@@ -197,13 +278,15 @@ macro_rules! integer {
                 self.wrapping_mul(other)
             }
         }
-        impl Number for $type {
+        impl Ordered for $type {
             fn is_below(self, other: Self) -> bool {
                 self < other
             }
             fn is_nan(self) -> bool {
                 false
             }
+        }
+        impl Number for $type {
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
             }
@@ -229,13 +312,15 @@ macro_rules! float {
                 self * other
             }
         }
-        impl Number for $type {
+        impl Ordered for $type {
             fn is_below(self, other: Self) -> bool {
                 self < other
             }
             fn is_nan(self) -> bool {
                 <$type>::is_nan(self)
             }
+        }
+        impl Number for $type {
             fn minus(self, other: Self) -> Self {
                 self - other
             }
@@ -243,9 +328,9 @@ macro_rules! float {
     )* };
 }
 
-element!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+element!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, f16, bf16);
 integer!(i8, i16, i32, i64, u8, u16, u32, u64);
-float!(f32, f64);
+float!(f32, f64, f16, bf16);
 
 #[derive(Clone, Copy)]
 struct Complex<T>(T, T);
@@ -275,6 +360,24 @@ impl<T: Number> Ring for Complex<T> {
     }
 }
 
+/// A value and its place, an `int` that is aligned as C aligns it.
+#[derive(Clone, Copy)]
+struct Located<T>(T, i32);
+
+impl<T: Element> Element for Located<T> {
+    const SIZE: usize = if T::SIZE > 4 { 2 * T::SIZE } else { 8 };
+    fn read(bytes: &[u8]) -> Self {
+        let (value, place) = bytes.split_at(Self::SIZE / 2);
+        Located(T::read(value), i32::read(place))
+    }
+    fn write(self, bytes: &mut [u8]) {
+        bytes.fill(0);
+        let (value, place) = bytes.split_at_mut(Self::SIZE / 2);
+        self.0.write(&mut value[..T::SIZE]);
+        self.1.write(&mut place[..4]);
+    }
+}
+
 // ---- operations -------------------------------------------------------------------------------------------
 
 /// An operation, of a first and a second operand.
@@ -295,8 +398,35 @@ macro_rules! operation {
 
 operation!(Sum, Ring, |a, b| a.plus(b));
 operation!(Product, Ring, |a, b| a.times(b));
-operation!(Min, Number, |a, b| if !a.is_nan() && (b.is_nan() || b.is_below(a)) { b } else { a });
-operation!(Max, Number, |a, b| if !a.is_nan() && (b.is_nan() || a.is_below(b)) { b } else { a });
+operation!(Min, Ordered, |a, b| if !a.is_nan() && (b.is_nan() || b.is_below(a)) { b } else { a });
+operation!(Max, Ordered, |a, b| if !a.is_nan() && (b.is_nan() || a.is_below(b)) { b } else { a });
+struct MinLocation;
+impl<T: Number> Apply<Located<T>> for MinLocation {
+    fn apply(a: Located<T>, b: Located<T>) -> Located<T> {
+        located(Min::apply(a.0, b.0), a, b)
+    }
+}
+
+struct MaxLocation;
+impl<T: Number> Apply<Located<T>> for MaxLocation {
+    fn apply(a: Located<T>, b: Located<T>) -> Located<T> {
+        located(Max::apply(a.0, b.0), a, b)
+    }
+}
+
+/// An extremum with its place: where both have it, the lower one.
+fn located<T: Number>(extremum: T, a: Located<T>, b: Located<T>) -> Located<T> {
+    let has = |one: T| {
+        one.is_nan() && extremum.is_nan()
+            || !one.is_below(extremum) && !extremum.is_below(one) && !one.is_nan()
+    };
+    match (has(a.0), has(b.0)) {
+        (true, true) => Located(extremum, a.1.min(b.1)),
+        (true, false) => a,
+        (false, _) => b,
+    }
+}
+
 operation!(LogicalAnd, Integer, |a, b| T::of(a.is_true() && b.is_true()));
 operation!(LogicalOr, Integer, |a, b| T::of(a.is_true() || b.is_true()));
 operation!(LogicalXor, Integer, |a, b| T::of(a.is_true() != b.is_true()));
@@ -359,12 +489,41 @@ mod tests {
     }
 
     #[test]
+    fn places_of_extrema_are_those_of_the_first() {
+        let of = |operation, a: (f64, i32), b: (f64, i32)| {
+            let (a, b) = (Located(a.0, a.1), Located(b.0, b.1));
+            of_two::<_, 16>(operation, Datatype::Float64Int, a, b).map(|bytes| {
+                let Located(value, place) = Located::<f64>::read(&bytes);
+                (value, place)
+            })
+        };
+        assert_eq!(of(Operation::MinLocation, (2.0, 7), (1.0, 9)), [(1.0, 9); 2]);
+        assert_eq!(of(Operation::MaxLocation, (2.0, 7), (1.0, 9)), [(2.0, 7); 2]);
+        assert_eq!(of(Operation::MinLocation, (2.0, 7), (2.0, 3)), [(2.0, 3); 2]);
+        assert_eq!(of(Operation::MaxLocation, (2.0, 3), (2.0, 7)), [(2.0, 3); 2]);
+        for nan in of(Operation::MaxLocation, (f64::NAN, 3), (2.0, 7)) {
+            assert!(nan.0.is_nan() && nan.1 == 3);
+        }
+        let short =
+            of_two::<_, 8>(Operation::MinLocation, Datatype::Int16Int, Located(-2i16, 5), Located(3i16, 4));
+        assert_eq!(short[0], [0xfe, 0xff, 0, 0, 5, 0, 0, 0]);
+    }
+
+    #[test]
+    fn numbers_of_operations_and_types_stand_for_them() {
+        assert!(Operation::ALL.iter().zip(0..).all(|(operation, number)| *operation as usize == number));
+        assert!(Datatype::ALL.iter().zip(0..).all(|(datatype, number)| *datatype as usize == number));
+    }
+
+    #[test]
     fn what_is_not_defined_is_refused() {
         for (operation, datatype) in [
             (Operation::BitOr, Datatype::Float64),
             (Operation::LogicalAnd, Datatype::Float32),
             (Operation::Max, Datatype::Complex128),
             (Operation::Sum, Datatype::Bool),
+            (Operation::Sum, Datatype::Float64Int),
+            (Operation::MinLocation, Datatype::Float64),
         ] {
             assert!(operation.of(datatype).unwrap_err().text.contains("is not defined"));
         }

@@ -122,6 +122,7 @@ struct Patience {
 impl Hub {
     /// Waits for a future, and looks meanwhile for what it waits for.
     pub(crate) fn run<T>(&self, task: &Task, future: impl Future<Output = Result<T>>) -> Result<T> {
+        self.check_process()?;
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         let seen = self.state.lock().version;
@@ -129,6 +130,9 @@ impl Hub {
         loop {
             patience.told = self.bell.told();
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                if task.is_collective() && result.is_ok() {
+                    self.state.lock().end_collective(task);
+                }
                 return result;
             }
             self.advance(task, &mut patience)?;

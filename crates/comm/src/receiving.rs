@@ -58,13 +58,32 @@ impl Awaited<'_> {
     /// It has not come: why it will not, if that is so.
     fn look(&self, state: &mut HubState) -> Result<()> {
         match self.source {
-            Some(source) => self.reach(state, source)?,
+            Some(source) => {
+                self.check_kind(state, source)?;
+                self.reach(state, source)?;
+            }
             None => {
                 let mut others = self.task.ranks.iter().filter(|rank| **rank != self.task.rank);
                 others.try_for_each(|rank| self.reach(state, *rank))?;
             }
         }
         if self.task.is_expired() { Err(self.late(state)) } else { Ok(()) }
+    }
+
+    /// Fails if the rank does something else in this collective.
+    fn check_kind(&self, state: &HubState, source: u32) -> Result<()> {
+        let task = self.task;
+        if !task.is_collective() {
+            return Ok(());
+        }
+        match state.mail.kind_of(task.comm, task.space.0, source).filter(|kind| *kind != task.kind) {
+            None => Ok(()),
+            Some(theirs) => {
+                let why =
+                    format_args!("rank {source} is in {theirs} there, rank {} in {}", task.rank, task.kind);
+                Err(task.failed(ErrorKind::Invalid, self.tag, why))
+            }
+        }
     }
 
     /// Sees to it that a message can come from a rank, and that its end is noticed.

@@ -79,7 +79,9 @@ pub struct Request {
 
 impl Request {
     pub(crate) fn start(hub: &Arc<Hub>, task: Arc<Task>, operation: Operation) -> Request {
-        let pending = Arc::new(Pending { task, state: Mutex::new(State::Running(operation)) });
+        let begun =
+            hub.check_process().map_or_else(|error| State::Over(Err(error)), |()| State::Running(operation));
+        let pending = Arc::new(Pending { task, state: Mutex::new(begun) });
         if !pending.advance() {
             hub.requests.lock().push(pending.clone());
         }
@@ -104,6 +106,7 @@ impl Request {
 
     /// What it has given, if it is over. Does not wait.
     pub fn test(&self) -> Result<Option<Done>> {
+        self.hub.check_process()?;
         self.hub.look_once();
         self.pending.advance();
         match self.pending.take() {
@@ -141,6 +144,9 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
+        if self.hub.is_of_parent() {
+            return std::mem::forget((self.hub.clone(), self.pending.clone()));
+        }
         self.forget();
         // Its memory is its caller's again, though another thread may look at it right now.
         *self.pending.state.lock() = State::Taken;

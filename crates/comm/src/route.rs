@@ -56,6 +56,14 @@ impl Hub {
     ) -> Result<()> {
         state.check_open()?;
         let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
+        // What failed first: who failed may have gone since then.
+        if task.is_collective()
+            && let Some(why) = members.why_hopeless(&task.ranks)
+        {
+            let why = why.clone();
+            let gone = members.member(other).and_then(|member| member.gone.as_ref());
+            return Err(task.failed(gone.map_or(ErrorKind::Unreachable, |gone| gone.kind), tag, why));
+        }
         if let Some(gone) = members.member(other).and_then(|member| member.gone.clone()) {
             let why = format!("{} {}", self.describe(state, task, other), gone.why);
             if task.is_collective() {
@@ -63,10 +71,7 @@ impl Hub {
             }
             return Err(task.failed(gone.kind, tag, why));
         }
-        match members.why_hopeless(&task.ranks) {
-            Some(why) if task.is_collective() => Err(task.failed(ErrorKind::Unreachable, tag, why)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// A rank and its name.

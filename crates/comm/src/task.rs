@@ -1,5 +1,6 @@
 //! What a caller is about: for its deadline, and for texts.
 
+use crate::kind::Kind;
 use forebay_core::{Error, ErrorKind};
 use forebay_wire::comm::Label;
 use std::fmt;
@@ -38,6 +39,8 @@ pub(crate) struct Task {
     pub(crate) ranks: Arc<[u32]>,
     /// `message`, or a collective's name.
     pub(crate) what: &'static str,
+    /// What all ranks must agree on, if it is a collective.
+    pub(crate) kind: Kind,
     /// Tells what is said in it from all else.
     pub(crate) space: Space,
     pub(crate) timeout: Duration,

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Over, comms, group, on_all, pattern};
-use forebay_comm::Operation::Sum;
-use forebay_comm::{Comm, Datatype};
+use forebay_comm::Operation::Product;
+use forebay_comm::{Comm, Datatype, Reduction};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -75,6 +75,10 @@ fn case() -> impl Strategy<Value = (Over, u32, Vec<Operation>)> {
 }
 
 /// Neither commutes nor associates: shows the whole order.
+fn sum(datatype: Datatype) -> Reduction {
+    Reduction::new(datatype, forebay_comm::Operation::Sum).unwrap()
+}
+
 fn bracket(a: &mut Vec<u8>, b: &[u8]) {
     *a = [b"(", &a[..], b" ", b, b")"].concat();
 }
@@ -171,12 +175,12 @@ fn check(comm: &Comm, number: usize, operation: &Operation) {
         }
         Operation::ReduceNumbers { root, count } => {
             let mut mine = numbers(rank, *count);
-            comm.reduce(*root, &mut mine, Datatype::Float64, Sum).unwrap();
+            comm.reduce(*root, &mut mine, &sum(Datatype::Float64)).unwrap();
             assert!(rank != *root || mine == summed(size, *count));
         }
         Operation::AllreduceNumbers { count } => {
             let mut mine = numbers(rank, *count);
-            comm.allreduce(&mut mine, Datatype::Float64, Sum).unwrap();
+            comm.allreduce(&mut mine, &sum(Datatype::Float64)).unwrap();
             assert!(mine == summed(size, *count));
         }
         Operation::Shift { by, bytes } => {
@@ -201,7 +205,7 @@ fn check_blocks(comm: &Comm, seed: usize, operation: &Operation) {
             let all: usize = counts.iter().sum();
             let before: usize = counts[..rank as usize].iter().sum();
             let mut mine = vec![0xee; lengths[rank as usize]];
-            comm.reduce_scatter(&numbers(rank, all), &lengths, &mut mine, (Datatype::Float64, Sum)).unwrap();
+            comm.reduce_scatter(&numbers(rank, all), &lengths, &mut mine, &sum(Datatype::Float64)).unwrap();
             let expected =
                 (before..before + counts[rank as usize]).map(|place| added(0..size, place).unwrap());
             assert!(mine == bytes_of(expected));
@@ -212,9 +216,9 @@ fn check_blocks(comm: &Comm, seed: usize, operation: &Operation) {
             let mut mine = bytes_of((0..*count).map(|place| whole(rank, place)));
             let upto = if *exclusive { rank } else { rank + 1 };
             if *exclusive {
-                comm.exscan(&mut mine, Datatype::Float64, Sum).unwrap();
+                comm.exscan(&mut mine, &sum(Datatype::Float64)).unwrap();
             } else {
-                comm.scan(&mut mine, Datatype::Float64, Sum).unwrap();
+                comm.scan(&mut mine, &sum(Datatype::Float64)).unwrap();
             }
             let sum = |place| (0..upto).map(|rank| whole(rank, place)).sum();
             assert!(upto == 0 || mine == bytes_of((0..*count).map(sum)));
@@ -320,13 +324,94 @@ fn ranks_that_call_different_things_meet_the_deadline() {
     }
 }
 
+/// A collective that some ranks call as others do not.
+type Call<'a> = &'a (dyn Fn(&Comm, u32) -> forebay_core::Result<()> + Sync);
+
+#[test]
+fn ranks_that_do_not_agree_are_told_at_once() {
+    let (endpoints, members) = group(3, Over::Shm);
+    let (sums, products) = (sum(Datatype::Int32), Reduction::new(Datatype::Int32, Product).unwrap());
+    let floats = sum(Datatype::Float32);
+    let calls: [(&str, Call<'_>); 4] = [
+        ("barrier", &|comm, rank| {
+            if rank == 1 { comm.barrier() } else { comm.allreduce(&mut [0; 8], &sums) }
+        }),
+        ("Product of Int32", &|comm, rank| {
+            comm.allreduce(&mut [0; 8], if rank == 1 { &products } else { &sums })
+        }),
+        ("Sum of Float32", &|comm, rank| {
+            comm.reduce(0, &mut [0; 8], if rank == 1 { &floats } else { &sums })
+        }),
+        ("bcast with root 1", &|comm, rank| comm.bcast(u32::from(rank == 1), &mut [0; 8])),
+    ];
+    for ((told, call), id) in calls.into_iter().zip(1..) {
+        let results = on_all(&comms(&endpoints, &members, id), |comm| {
+            comm.set_timeout(std::time::Duration::from_secs(30));
+            let called = call(comm, comm.rank());
+            // What only sends does not wait for those who receive: it hears of it in the next collective.
+            called.and_then(|()| comm.barrier()).unwrap_err().text
+        });
+        assert!(results.iter().any(|text| text.contains(told)), "{told}: {results:?}");
+    }
+}
+
+#[test]
+fn functions_combine_in_the_order_of_ranks_and_fail_everywhere() {
+    for size in [1, 2, 3, 5, 8] {
+        let (endpoints, members) = group(size, Over::Shm);
+        // Affine maps (a, b): x -> a x + b, one after the other: that does not commute.
+        let compose = |_: usize, first: &[u8], second: &mut [u8]| {
+            for (first, second) in first.chunks_exact(2).zip(second.chunks_exact_mut(2)) {
+                let (a, b) = (second[0], second[1]);
+                second[0] = a.wrapping_mul(first[0]);
+                second[1] = a.wrapping_mul(first[1]).wrapping_add(b);
+            }
+            Ok(())
+        };
+        let composed = Reduction::by(2, std::sync::Arc::new(compose)).unwrap();
+        let map = |rank: u32, place: usize| [(2 * rank as usize + 3 + place) as u8, 7 * rank as u8 + 1];
+        let of = |ranks: std::ops::RangeInclusive<u32>, place: usize| {
+            let mut all = map(*ranks.start(), place).to_vec();
+            for rank in ranks.skip(1) {
+                let mut next = map(rank, place).to_vec();
+                compose(2, &all, &mut next).unwrap();
+                all = next;
+            }
+            all
+        };
+        on_all(&comms(&endpoints, &members, 1), |comm| {
+            let last = comm.size() - 1;
+            for count in [1, 3, 10_000] {
+                let mine: Vec<u8> = (0..count).flat_map(|place| map(comm.rank(), place)).collect();
+                let (mut all, mut at_root, mut upto) = (mine.clone(), mine.clone(), mine);
+                comm.allreduce(&mut all, &composed).unwrap();
+                comm.reduce(last, &mut at_root, &composed).unwrap();
+                comm.scan(&mut upto, &composed).unwrap();
+                let wanted: Vec<u8> = (0..count).flat_map(|place| of(0..=last, place)).collect();
+                assert!(all == wanted && (comm.rank() != last || at_root == wanted));
+                assert!(upto == (0..count).flat_map(|place| of(0..=comm.rank(), place)).collect::<Vec<_>>());
+            }
+        });
+        let fails =
+            |_: usize, _: &[u8], _: &mut [u8]| Err(forebay_core::Error::invalid("one of these was negative"));
+        let fails = Reduction::by(2, std::sync::Arc::new(fails)).unwrap();
+        let failed = on_all(&comms(&endpoints, &members, 2), |comm| {
+            comm.allreduce(&mut [0; 64], &fails).and_then(|()| comm.barrier()).err().map(|error| error.text)
+        });
+        let told = |text: &Option<String>| {
+            text.as_ref().is_some_and(|text| text.contains("one of these was negative"))
+        };
+        assert!(if size == 1 { failed == [None] } else { failed.iter().all(told) }, "{failed:?}");
+    }
+}
+
 #[test]
 fn different_sizes_are_told_to_all() {
     let (endpoints, members) = group(4, Over::Shm);
     for bytes in [64, 100_000] {
         let errors = on_all(&comms(&endpoints, &members, bytes), |comm| {
             let mut mine = vec![0; bytes as usize + if comm.rank() == 2 { 8 } else { 0 }];
-            let error = comm.allreduce(&mut mine, Datatype::UInt8, Sum).unwrap_err();
+            let error = comm.allreduce(&mut mine, &sum(Datatype::UInt8)).unwrap_err();
             error.to_string()
         });
         assert!(
@@ -337,8 +422,8 @@ fn different_sizes_are_told_to_all() {
         );
     }
     let comm = &comms(&endpoints, &members, 200_000)[0];
-    let refused = comm.allreduce(&mut [0; 7], Datatype::Float64, Sum).unwrap_err();
-    assert!(refused.text.contains("7 bytes are no whole number of Float64"), "{refused}");
+    let refused = comm.allreduce(&mut [0; 7], &sum(Datatype::Float64)).unwrap_err();
+    assert!(refused.text.contains("7 bytes are no whole number of elements of 8"), "{refused}");
 }
 
 #[test]

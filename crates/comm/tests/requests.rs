@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Over, comms, group, pattern};
-use forebay_comm::{Comm, Datatype, Memory, Operation, Request};
+use forebay_comm::{Comm, Datatype, Memory, Operation, Reduction, Request};
 use forebay_core::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +99,7 @@ fn collectives_go_on_while_others_are_waited_for() {
     for over in [Over::Shm, Over::Tcp] {
         on_all(over, 4, |comm| {
             let (rank, size) = (comm.rank() as usize, comm.size() as usize);
+            let added = Reduction::new(Datatype::UInt8, Operation::Sum).unwrap();
             let mut sum = vec![1u8; 100_000];
             let mut first = vec![rank as u8; 50_000];
             let mut all = vec![0u8; 20_000 * size];
@@ -108,11 +109,11 @@ fn collectives_go_on_while_others_are_waited_for() {
             let mut upto = vec![1u8; 30];
             let requests = [
                 comm.ibarrier(),
-                comm.iallreduce(memory(&mut sum), (Datatype::UInt8, Operation::Sum)).unwrap(),
+                comm.iallreduce(memory(&mut sum), &added).unwrap(),
                 comm.ibcast(2, memory(&mut first)).unwrap(),
                 comm.iallgather_into(memory(&mut mine), memory(&mut all), &vec![20_000; size]).unwrap(),
                 comm.ialltoall(memory(&mut given), memory(&mut crossed)).unwrap(),
-                comm.iscan(false, memory(&mut upto), (Datatype::UInt8, Operation::Sum)).unwrap(),
+                comm.iscan(false, memory(&mut upto), &added).unwrap(),
             ];
             // One that is waited for, begun after them.
             comm.barrier().unwrap();

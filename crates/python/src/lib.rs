@@ -110,6 +110,12 @@ fn group_text(py: Python<'_>, group: Option<String>) -> PyResult<String> {
     errors::waiting(py, || Group::find(&options)?.known().file.to_text())
 }
 
+/// The job of this process, as its launcher names it; empty if it does not.
+#[pyfunction]
+fn job_name() -> String {
+    forebay_client::job_name()
+}
+
 /// A name that no other job has.
 #[pyfunction]
 fn new_job_name() -> String {
@@ -157,6 +163,9 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::Space>()?;
     module.add_class::<worker::Worker>()?;
     module.add_class::<comm::Comm>()?;
+    module.add_class::<comm::Datatype>()?;
+    module.add_class::<comm::Op>()?;
+    module.add_class::<comm::Request>()?;
     module.add_class::<buffers::ReadBuffer>()?;
     module.add_class::<buffers::WriteBuffer>()?;
     module.add_function(wrap_pyfunction!(find_group, module)?)?;
@@ -173,6 +182,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(group_text, module)?)?;
+    module.add_function(wrap_pyfunction!(job_name, module)?)?;
     module.add_function(wrap_pyfunction!(new_job_name, module)?)?;
     module.add_function(wrap_pyfunction!(errors::end_waits_at_exit, module)?)?;
     module.add_function(wrap_pyfunction!(errors::end_waits, module)?)?;

@@ -43,7 +43,7 @@ impl Worker {
             (
                 order.execution,
                 Step { step: Freed::new(order.step), share: Some(order.share) },
-                Comm(order.comm),
+                Comm::new(order.comm),
             )
         }))
     }

@@ -20,6 +20,7 @@ mod directory;
 mod draining;
 mod evaluation;
 mod held;
+mod meetings;
 mod members;
 mod node;
 pub mod options;

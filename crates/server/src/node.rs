@@ -40,6 +40,7 @@ pub(crate) use replication::copies_late;
 use crate::context::{Common, Context};
 use crate::directory::Directory;
 use crate::evaluation::{Connections as ReadConnections, Pool};
+use crate::meetings::Meetings;
 use crate::options::ServerOptions;
 use crate::pipelines::Pipelines;
 use crate::questions::{Answer, QuestionSubject};
@@ -126,6 +127,7 @@ pub(crate) struct Components {
     pub(crate) replication: Replication,
     /// Who is connected.
     pub(crate) connections: Connections,
+    pub(crate) meetings: Meetings,
 }
 
 #[cfg(test)]

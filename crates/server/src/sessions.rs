@@ -2,7 +2,8 @@
 //!
 //! - this module: the greeting, and how a session of any role ([`role_session`]) is served;
 //! - [`client`]: a client's connection, as all sessions use it;
-//! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`admin`]: the sessions, one type for each role;
+//! - [`producer`], [`placement`], [`consumer`], [`space`], [`worker`], [`meeting`], [`admin`]: the sessions, one type for each
+//!   role;
 //! - [`evaluations`]: expressions that a client asks for once; [`subscriber`]: those that it watches for;
 //! - [`reading`], [`writing`], [`receive`], [`payload`]: what several roles do: reading blocks, writing them, receiving their bytes;
 //! - [`rank`], [`open_step`]: what a rank has done, as its home keeps it for the connection.
@@ -13,6 +14,7 @@ mod consumer;
 mod driving;
 mod evaluations;
 mod fetch;
+mod meeting;
 mod open_step;
 mod payload;
 mod placement;
@@ -102,6 +104,7 @@ async fn converse(node: Arc<Node>, mut receiver: Receiver, outbox: Arc<Outbox>) 
             serve(worker::Session::new(client, pipeline, instance), &hello, request).await;
         }
         Role::Admin => serve(admin::Session::new(client), &hello, request).await,
+        Role::Meeting => serve(meeting::Session::new(client, hello.who.clone()), &hello, request).await,
         Role::Server(_) => {}
     }
     node.state.lock().connections.remove(&connection);

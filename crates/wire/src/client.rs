@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod block;
 pub mod consumer;
+pub mod meeting;
 pub mod placement;
 pub mod producer;
 pub mod reading;

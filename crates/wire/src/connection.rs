@@ -33,6 +33,8 @@ pub enum Role {
     Admin,
     /// Another server of the group: speaks the protocols between servers.
     Server(ServerId),
+    /// A process that opens a communicator by its name: speaks `meeting`.
+    Meeting,
 }
 
 impl Role {
@@ -46,6 +48,7 @@ impl Role {
             Role::Worker { .. } => "workers",
             Role::Admin => "admins",
             Role::Server(_) => "servers",
+            Role::Meeting => "meetings",
         }
     }
 }

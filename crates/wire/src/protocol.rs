@@ -60,8 +60,10 @@ protocols! {
     Worker = 8, "worker";
     /// An administrator and any server: [`crate::client::admin`].
     Admin = 9, "admin";
-    /// The workers of one pipeline among themselves: [`crate::comm`].
+    /// The ranks of a communicator among themselves: [`crate::comm`].
     Comm = 10, "comm";
+    /// A process that opens a communicator by its name, and the server at which its ranks meet: [`crate::client::meeting`].
+    Meeting = 11, "meeting";
     /// Servers, about who is a member: [`crate::peer::cluster`].
     Cluster = 16, "cluster";
     /// Servers, about streams, their ranks and their readers: [`crate::peer::streams`].

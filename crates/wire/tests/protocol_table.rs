@@ -49,6 +49,9 @@ fn messages_of(protocol: Protocol) -> Section {
         },
         Protocol::Admin => section! { "request": client::admin::Request, "reply": client::admin::Reply },
         Protocol::Comm => section! { "message": comm::CommMessage },
+        Protocol::Meeting => {
+            section! { "request": client::meeting::Request, "reply": client::meeting::Reply }
+        }
         Protocol::Cluster => section! {
             "message": peer::cluster::Message, "part": forebay_core::membership::Message
         },

@@ -4,6 +4,7 @@ use super::exchange::Exchange;
 use super::layout::{Blocks, blocks_of};
 use super::{DOWN, beside};
 use crate::comm::Comm;
+use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::Result;
 
@@ -13,7 +14,7 @@ const SHORT: usize = 8 << 10;
 impl Comm {
     /// Gives every rank every rank's bytes, by rank. Each block is sent on from where it was received.
     pub fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let task = self.collective("allgather");
+        let task = self.collective(Kind::of(What::Allgather));
         self.hub.run(&task, self.allgather_of(&task, bytes))
     }
 
@@ -21,7 +22,7 @@ impl Comm {
     /// rank, the same everywhere. Short blocks go through Bruck's rounds, long ones from each rank to each other one.
     pub fn allgather_into(&self, bytes: &[u8], all: &mut [u8], counts: &[usize]) -> Result<()> {
         let blocks = blocks_of(self.size, counts, all.len())?;
-        let task = self.collective("allgather");
+        let task = self.collective(Kind::of(What::Allgather));
         self.hub.run(&task, self.allgather_into_of(&task, bytes, (all, blocks)))
     }
 

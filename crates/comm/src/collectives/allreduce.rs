@@ -7,9 +7,10 @@
 use super::doubling::{Doubling, Part, range_of};
 use super::{ASIDE, DOWN, UP, both};
 use crate::comm::Comm;
-use crate::operation::{Combines, Datatype, Operation};
+use crate::kind::{Kind, What};
+use crate::reduction::{Reduction, Side};
 use crate::task::Task;
-use forebay_core::{Error, Result};
+use forebay_core::Result;
 
 /// Up to so many bytes all of them are exchanged in each round.
 const SHORT: usize = 8 << 10;
@@ -17,18 +18,17 @@ const SHORT: usize = 8 << 10;
 impl Comm {
     /// Combines every rank's elements one by one; all get the result, in the memory that they gave. It must be of the same length
     /// everywhere. Copies nothing but the messages.
-    pub fn allreduce(&self, bytes: &mut [u8], datatype: Datatype, operation: Operation) -> Result<()> {
-        let combines = checked(bytes.len(), datatype, operation)?;
-        let task = self.collective("allreduce");
-        self.hub.run(&task, self.allreduce_of(&task, bytes, datatype.size(), combines))
+    pub fn allreduce(&self, bytes: &mut [u8], reduction: &Reduction) -> Result<()> {
+        reduction.check(bytes.len())?;
+        let task = self.collective(Kind::of(What::Allreduce).with(reduction));
+        self.hub.run(&task, self.allreduce_of(&task, bytes, reduction))
     }
 
     pub(crate) async fn allreduce_of(
         &self,
         task: &Task,
         bytes: &mut [u8],
-        element: usize,
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
         let doubling = Doubling::of(self.size);
         let (place, takes_from) = match doubling.part(self.rank) {
@@ -39,13 +39,13 @@ impl Comm {
             Part::Meets { place, takes_from } => (place, takes_from),
         };
         if let Some(other) = takes_from {
-            self.combine(task, (other, UP), bytes, combines.with_lower).await?;
+            self.combine(task, (other, UP), bytes, (reduction, Side::Lower)).await?;
         }
-        if bytes.len() <= SHORT || bytes.len() / element < doubling.places as usize {
-            self.exchange_all(task, doubling, place, bytes, combines).await?;
+        if bytes.len() <= SHORT || bytes.len() / reduction.element() < doubling.places as usize {
+            self.exchange_all(task, doubling, place, bytes, reduction).await?;
         } else {
-            self.halve(task, doubling, place, bytes, element, combines).await?;
-            self.gather_halves(task, doubling, place, bytes, element).await?;
+            self.halve(task, doubling, place, bytes, reduction).await?;
+            self.gather_halves(task, doubling, place, bytes, reduction.element()).await?;
         }
         match takes_from {
             Some(other) => self.put(task, other, ASIDE, bytes).await,
@@ -60,19 +60,19 @@ impl Comm {
         doubling: Doubling,
         place: u32,
         bytes: &mut [u8],
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
         for distance in doubling.distances() {
             let other = doubling.rank_at(place ^ distance);
-            let combine = if place & distance == 0 { combines.with_higher } else { combines.with_lower };
+            let how = (reduction, if place & distance == 0 { Side::Higher } else { Side::Lower });
             let tag = DOWN + u64::from(distance);
             if bytes.len() <= SHORT {
                 // They are copied, and may be changed once they are on their way.
                 self.put(task, other, tag, bytes).await?;
-                self.combine(task, (other, tag), bytes, combine).await?;
+                self.combine(task, (other, tag), bytes, how).await?;
             } else {
                 let given = bytes.to_vec();
-                both(self.put(task, other, tag, &given), self.combine(task, (other, tag), bytes, combine))
+                both(self.put(task, other, tag, &given), self.combine(task, (other, tag), bytes, how))
                     .await?;
             }
         }
@@ -86,20 +86,19 @@ impl Comm {
         doubling: Doubling,
         place: u32,
         bytes: &mut [u8],
-        element: usize,
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
+        let element = reduction.element();
         let elements = bytes.len() / element;
         for (round, distance) in (1..).zip(doubling.distances()) {
             let other = doubling.rank_at(place ^ distance);
-            let is_lower = place & distance == 0;
-            let combine = if is_lower { combines.with_higher } else { combines.with_lower };
+            let how = (reduction, if place & distance == 0 { Side::Higher } else { Side::Lower });
             let kept = range_of(place, round, elements);
             let given = range_of(place ^ distance, round, elements);
             let (kept, given) = two_ranges(bytes, kept, given, element);
             let tag = DOWN + u64::from(distance);
             let send = self.put(task, other, tag, given);
-            both(send, self.combine(task, (other, tag), kept, combine)).await?;
+            both(send, self.combine(task, (other, tag), kept, how)).await?;
         }
         Ok(())
     }
@@ -129,20 +128,12 @@ impl Comm {
     /// As [`Comm::allreduce`], of bytes whose meaning only the caller knows, and which may change their length: as [`Comm::reduce_by`]
     /// combines them, at rank 0, which tells the others.
     pub fn allreduce_by(&self, bytes: Vec<u8>, combine: impl Fn(&mut Vec<u8>, &[u8])) -> Result<Vec<u8>> {
-        let task = self.collective("allreduce");
+        let task = self.collective(Kind::of(What::Allreduce));
         self.hub.run(&task, async {
             let combined = self.combine_up(&task, bytes, combine).await?;
             self.broadcast_of(&task, 0, combined.unwrap_or_default()).await
         })
     }
-}
-
-/// Whether so many bytes are whole elements, on which the operation is defined.
-pub(crate) fn checked(bytes: usize, datatype: Datatype, operation: Operation) -> Result<Combines> {
-    if !bytes.is_multiple_of(datatype.size()) {
-        return Err(Error::invalid(format!("{bytes} bytes are no whole number of {datatype:?}")));
-    }
-    operation.of(datatype)
 }
 
 /// Two ranges of elements that do not overlap.

@@ -4,6 +4,7 @@ use super::DOWN;
 use super::exchange::Exchange;
 use super::layout::{Blocks, blocks_of, equal_blocks};
 use crate::comm::Comm;
+use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::Result;
 
@@ -13,7 +14,7 @@ impl Comm {
         let count = from.len() / self.size as usize;
         let blocks = equal_blocks(self.size, count, from.len())?;
         let taken = equal_blocks(self.size, count, into.len())?;
-        let task = self.collective("alltoall");
+        let task = self.collective(Kind::of(What::Alltoall));
         self.hub.run(&task, self.alltoall_of(&task, (from, blocks), (into, taken)))
     }
 
@@ -25,7 +26,7 @@ impl Comm {
     ) -> Result<()> {
         let blocks = blocks_of(self.size, sent, from.len())?;
         let taken = blocks_of(self.size, received, into.len())?;
-        let task = self.collective("alltoall");
+        let task = self.collective(Kind::of(What::Alltoall));
         self.hub.run(&task, self.alltoall_of(&task, (from, blocks), (into, taken)))
     }
 

@@ -3,6 +3,7 @@
 
 use super::DOWN;
 use crate::comm::Comm;
+use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::Result;
 
@@ -10,7 +11,7 @@ impl Comm {
     /// Fills every rank's memory with the root's, which must be of the same length. Copies nothing but the message itself.
     pub fn bcast(&self, root: u32, bytes: &mut [u8]) -> Result<()> {
         self.check_rank(root)?;
-        let task = self.collective("bcast");
+        let task = self.collective(Kind::of(What::Bcast).at(root));
         self.hub.run(&task, self.bcast_of(&task, root, bytes))
     }
 
@@ -25,7 +26,7 @@ impl Comm {
     /// Gives every rank the root's bytes, of which the others need not know how many they are; what they pass is dropped.
     pub fn broadcast(&self, root: u32, bytes: Vec<u8>) -> Result<Vec<u8>> {
         self.check_rank(root)?;
-        let task = self.collective("bcast");
+        let task = self.collective(Kind::of(What::Bcast).at(root));
         self.hub.run(&task, self.broadcast_of(&task, root, bytes))
     }
 

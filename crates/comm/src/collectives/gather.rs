@@ -4,6 +4,7 @@ use super::exchange::Exchange;
 use super::layout::Blocks;
 use super::{ASIDE, UP};
 use crate::comm::Comm;
+use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::{Error, Result};
 
@@ -17,7 +18,7 @@ impl Comm {
     /// every rank on their way up the tree, those above 32 KiB go straight to the root.
     pub fn gather(&self, root: u32, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         self.check_rank(root)?;
-        let task = self.collective("gather");
+        let task = self.collective(Kind::of(What::Gather).at(root));
         self.hub.run(&task, self.gather_of(&task, root, bytes))
     }
 
@@ -26,7 +27,7 @@ impl Comm {
     pub fn gather_into(&self, root: u32, bytes: &[u8], all: &mut [u8], counts: &[usize]) -> Result<()> {
         self.check_rank(root)?;
         let blocks = self.blocks_at(root, counts, all.len())?;
-        let task = self.collective("gather");
+        let task = self.collective(Kind::of(What::Gather).at(root));
         self.hub.run(&task, self.gather_into_of(&task, root, bytes, (all, blocks)))
     }
 

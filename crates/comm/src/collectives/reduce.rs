@@ -3,11 +3,11 @@
 //!
 //! Elements are combined as [`Comm::allreduce`] does it, so that both give the same bits.
 
-use super::allreduce::checked;
 use super::doubling::{Doubling, Part, range_of};
 use super::{ASIDE, UP};
 use crate::comm::Comm;
-use crate::operation::{Combines, Datatype, Operation};
+use crate::kind::{Kind, What};
+use crate::reduction::{Reduction, Side};
 use crate::task::Task;
 use forebay_core::Result;
 
@@ -19,17 +19,11 @@ const AWAY: u64 = u32::MAX as u64;
 impl Comm {
     /// Combines every rank's elements one by one, in the root's memory; that of the others is used on the way, and of no meaning
     /// afterwards. It must be of the same length everywhere. Copies nothing but the messages.
-    pub fn reduce(
-        &self,
-        root: u32,
-        bytes: &mut [u8],
-        datatype: Datatype,
-        operation: Operation,
-    ) -> Result<()> {
+    pub fn reduce(&self, root: u32, bytes: &mut [u8], reduction: &Reduction) -> Result<()> {
         self.check_rank(root)?;
-        let combines = checked(bytes.len(), datatype, operation)?;
-        let task = self.collective("reduce");
-        self.hub.run(&task, self.reduce_of(&task, root, bytes, datatype.size(), combines))
+        reduction.check(bytes.len())?;
+        let task = self.collective(Kind::of(What::Reduce).at(root).with(reduction));
+        self.hub.run(&task, self.reduce_of(&task, root, bytes, reduction))
     }
 
     pub(crate) async fn reduce_of(
@@ -37,10 +31,9 @@ impl Comm {
         task: &Task,
         root: u32,
         bytes: &mut [u8],
-        element: usize,
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
-        let doubling = Doubling::of(self.size);
+        let (doubling, element) = (Doubling::of(self.size), reduction.element());
         let is_short = bytes.len() <= SHORT || bytes.len() / element < doubling.places as usize;
         let place = match doubling.part(self.rank) {
             Part::Gives(other) => {
@@ -49,15 +42,15 @@ impl Comm {
             }
             Part::Meets { place, takes_from } => {
                 if let Some(other) = takes_from {
-                    self.combine(task, (other, UP), bytes, combines.with_lower).await?;
+                    self.combine(task, (other, UP), bytes, (reduction, Side::Lower)).await?;
                 }
                 Some(place)
             }
         };
         match place {
-            Some(place) if is_short => self.go_up(task, (doubling, place), root, bytes, combines).await?,
+            Some(place) if is_short => self.go_up(task, (doubling, place), root, bytes, reduction).await?,
             Some(place) => {
-                self.halve(task, doubling, place, bytes, element, combines).await?;
+                self.halve(task, doubling, place, bytes, reduction).await?;
                 if self.rank != root {
                     let mine = range_of(place, doubling.places.ilog2(), bytes.len() / element);
                     let mine = &bytes[mine.start * element..mine.end * element];
@@ -88,15 +81,15 @@ impl Comm {
         (doubling, place): (Doubling, u32),
         root: u32,
         bytes: &mut [u8],
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
         let tag = UP + 1;
         for distance in doubling.distances() {
             if place & distance != 0 {
                 return self.put(task, doubling.rank_at(place - distance), tag, bytes).await;
             }
-            self.combine(task, (doubling.rank_at(place + distance), tag), bytes, combines.with_higher)
-                .await?;
+            let from = (doubling.rank_at(place + distance), tag);
+            self.combine(task, from, bytes, (reduction, Side::Higher)).await?;
         }
         if self.rank == root { Ok(()) } else { self.put(task, root, AWAY, bytes).await }
     }
@@ -114,7 +107,7 @@ impl Comm {
         combine: impl Fn(&mut Vec<u8>, &[u8]),
     ) -> Result<Option<Vec<u8>>> {
         self.check_rank(root)?;
-        let task = self.collective("reduce");
+        let task = self.collective(Kind::of(What::Reduce).at(root));
         self.hub.run(&task, async {
             let combined = self.combine_up(&task, bytes, combine).await?;
             match (combined, root, self.rank) {

@@ -1,11 +1,11 @@
 //! Each rank takes its block from every other one, in the order of ranks, and combines it: on one host where they lie, without a copy.
 
 use super::DOWN;
-use super::allreduce::checked;
 use super::exchange::Exchange;
 use super::layout::{Blocks, blocks_of};
 use crate::comm::Comm;
-use crate::operation::{Combines, Datatype, Operation};
+use crate::kind::{Kind, What};
+use crate::reduction::{Reduction, Side};
 use crate::task::Task;
 use forebay_core::{Error, Result};
 
@@ -17,31 +17,30 @@ impl Comm {
         bytes: &[u8],
         counts: &[usize],
         into: &mut [u8],
-        (datatype, operation): (Datatype, Operation),
+        reduction: &Reduction,
     ) -> Result<()> {
-        let (blocks, combines) =
-            self.reduce_scatter_checked(bytes.len(), counts, into.len(), (datatype, operation))?;
-        let task = self.collective("reduce_scatter");
-        self.hub.run(&task, self.reduce_scatter_of(&task, (bytes, blocks), into, combines))
+        let blocks = self.reduce_scatter_blocks(bytes.len(), counts, into.len(), reduction)?;
+        let task = self.collective(Kind::of(What::ReduceScatter).with(reduction));
+        self.hub.run(&task, self.reduce_scatter_of(&task, (bytes, blocks), into, reduction))
     }
 
-    /// Whether blocks of these lengths fit what is given.
-    pub(crate) fn reduce_scatter_checked(
+    /// Blocks of these lengths, if they fit what is given.
+    pub(crate) fn reduce_scatter_blocks(
         &self,
         bytes: usize,
         counts: &[usize],
         room: usize,
-        (datatype, operation): (Datatype, Operation),
-    ) -> Result<(Blocks, Combines)> {
-        let combines = checked(bytes, datatype, operation)?;
+        reduction: &Reduction,
+    ) -> Result<Blocks> {
+        reduction.check(bytes)?;
         let blocks = blocks_of(self.size, counts, bytes)?;
         let own = blocks.of(self.rank).len();
-        if own != room || !counts.iter().all(|count| count.is_multiple_of(datatype.size())) {
+        if own != room || !counts.iter().all(|count| count.is_multiple_of(reduction.element())) {
             return Err(Error::invalid(format!(
                 "blocks are of whole elements, and this rank's is {own} bytes: there is room for {room}"
             )));
         }
-        Ok((blocks, combines))
+        Ok(blocks)
     }
 
     pub(crate) async fn reduce_scatter_of(
@@ -49,20 +48,21 @@ impl Comm {
         task: &Task,
         (bytes, blocks): (&[u8], Blocks),
         into: &mut [u8],
-        combines: Combines,
+        reduction: &Reduction,
     ) -> Result<()> {
         let mut sends = Exchange::new(self, task);
         for rank in self.others() {
             sends.send(rank, DOWN, &bytes[blocks.of(rank)]);
         }
+        let how = (reduction, Side::Higher);
         let receives = async {
             for rank in 0..self.size {
                 let own = &bytes[blocks.of(rank)];
                 match (rank == self.rank, rank) {
                     (true, 0) => into.copy_from_slice(own),
-                    (true, _) => (combines.with_higher)(into, own),
+                    (true, _) => self.combine_here(task, into, &mut own.to_vec(), how)?,
                     (false, 0) => self.fill(task, rank, DOWN, into).await?,
-                    (false, _) => self.combine(task, (rank, DOWN), into, combines.with_higher).await?,
+                    (false, _) => self.combine(task, (rank, DOWN), into, how).await?,
                 }
             }
             Ok(())

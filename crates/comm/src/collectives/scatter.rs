@@ -4,6 +4,7 @@ use super::DOWN;
 use super::exchange::Exchange;
 use super::layout::Blocks;
 use crate::comm::Comm;
+use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::Result;
 
@@ -13,7 +14,7 @@ impl Comm {
     pub fn scatter(&self, root: u32, all: &[u8], counts: &[usize], into: &mut [u8]) -> Result<()> {
         self.check_rank(root)?;
         let blocks = self.blocks_at(root, counts, all.len())?;
-        let task = self.collective("scatter");
+        let task = self.collective(Kind::of(What::Scatter).at(root));
         self.hub.run(&task, self.scatter_of(&task, root, all, blocks, into))
     }
 

@@ -289,6 +289,7 @@ fn speaks(role: &Role, protocol: u8) -> bool {
         Role::Space => &[Protocol::Space, Protocol::Writing, Protocol::Reading],
         Role::Worker { .. } => &[Protocol::Worker, Protocol::Reading],
         Role::Admin => &[Protocol::Admin],
+        Role::Meeting => &[Protocol::Meeting],
         Role::Server(_) => &[],
     };
     spoken.iter().any(|spoken| *spoken as u8 == protocol)
