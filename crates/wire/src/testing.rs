@@ -46,6 +46,8 @@ macro_rules! for_each_message {
             ::forebay_core::Result<$crate::client::reading::Reply>,
             $crate::client::space::Request,
             ::forebay_core::Result<$crate::client::space::Reply>,
+            $crate::client::meeting::Request,
+            ::forebay_core::Result<$crate::client::meeting::Reply>,
             $crate::client::worker::Request,
             ::forebay_core::Result<$crate::client::worker::Reply>,
             $crate::client::worker::Event,

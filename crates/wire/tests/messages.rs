@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use forebay_core::{Error, ErrorKind};
-use forebay_wire::client::{admin, consumer, placement, producer, reading, space, worker, writing};
+use forebay_wire::client::{admin, consumer, meeting, placement, producer, reading, space, worker, writing};
 use forebay_wire::comm;
 use forebay_wire::connection::{CloseReason, Hello};
 use forebay_wire::for_each_message;
@@ -169,6 +169,7 @@ fn every_request_is_answered_in_its_protocol() {
     its_answers_belong_to_it::<consumer::Request>();
     its_answers_belong_to_it::<reading::Request>();
     its_answers_belong_to_it::<space::Request>();
+    its_answers_belong_to_it::<meeting::Request>();
     its_answers_belong_to_it::<worker::Request>();
     its_answers_belong_to_it::<admin::Request>();
 }
@@ -185,6 +186,7 @@ fn every_kind_has_a_number_of_its_own() {
         consumer: Request, Reply, Event;
         reading: Request, Reply;
         space: Request;
+        meeting: Request, Reply;
         worker: Request, Reply, Event;
         admin: Request, Reply;
         cluster: Message;

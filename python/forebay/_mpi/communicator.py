@@ -273,7 +273,12 @@ class Intracomm:
     ) -> None:
         """Sends a buffer and receives into another one, both at once."""
         received = self.Irecv(recvbuf, source, recvtag)
-        self.Send(sendbuf, dest, sendtag)
+        try:
+            self.Send(sendbuf, dest, sendtag)
+        except BaseException:
+            # Or it would take what is sent for another receive.
+            received.Cancel()
+            raise
         received.Wait(status)
 
     def Sendrecv_replace(

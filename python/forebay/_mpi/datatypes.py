@@ -104,6 +104,7 @@ SIGNED_CHAR = _integer("SIGNED_CHAR", "b")
 CHAR = _integer("CHAR", "b")
 BYTE = _integer("BYTE", "B")
 UNSIGNED_CHAR = _integer("UNSIGNED_CHAR", "B")
+Datatype._by_code["c"] = CHAR
 SHORT = _integer("SHORT", "h")
 UNSIGNED_SHORT = _integer("UNSIGNED_SHORT", "H")
 INT = _integer("INT", "i")

@@ -108,15 +108,24 @@ def vector(message: Any, size: int) -> tuple[Any, Blocks]:
         for count in counts:
             ends.append(ends[-1] + count)
         displs = ends[:-1]
-    elif hasattr(displs, "__index__"):
+    elif _is_number(displs):
         displs = [index(displs) * rank for rank in range(size)]
     displs = _numbers(displs, size, "offset")
     blocks = [count * made.size for count in counts], [displ * made.size for displ in displs]
     return (buffer, 0, nbytes, made), blocks
 
 
+def _is_number(given: Any) -> bool:
+    """One, not many: arrays have the method, too."""
+    try:
+        index(given)
+    except TypeError:
+        return False
+    return True
+
+
 def _numbers(given: Any, size: int, what: str) -> list[int]:
-    numbers = [given] * size if hasattr(given, "__index__") else list(given)
+    numbers = [given] * size if _is_number(given) else list(given)
     if len(numbers) != size:
         raise Invalid(f"message: {len(numbers)} {what}s are given for {size} ranks")
     return [_not_negative(number, what) for number in numbers]

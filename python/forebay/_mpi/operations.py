@@ -109,7 +109,8 @@ class Op(_forebay.Op):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._function is not None:
             return Op.Create, (self._function, self._commutes)
-        return _named, (self.name,)
+        known = _ALL[self.name]
+        return (_named, (self.name,)) if self is known else (Op, (known,))
 
 
 _ALL: dict[str, Op] = {}

@@ -16,6 +16,7 @@ BENCHES = (
     "contracts",
     "readers",
     "subscribe",
+    "collectives",
     "slowdown",
     "startup",
     "elastic",

@@ -1,6 +1,6 @@
 //! Collectives on buffers, as operations that go on. Those that Python waits for at once are waited for.
 
-use super::given::{check_apart, check_same, part, part_if_any};
+use super::given::{check_apart, check_equal, check_same, part, part_if_any};
 use super::layout::{Given, Layout};
 use super::memory::{Access, Element, Part, own};
 use super::request::Going;
@@ -76,7 +76,7 @@ impl Computed {
             (sent, Some(received)) => {
                 let mut received = part(received, Access::Writes)?;
                 if let Some(sent) = sent {
-                    check_same(sent.element, received.element)?;
+                    check_equal(sent.element, received.element)?;
                     check_apart(Some(&sent), &received)?;
                     received.copy_from(&sent)?;
                 }
@@ -292,7 +292,7 @@ pub(super) fn reduce_scatter(
         None => Layout::of(None, comm.size(), from)?.counts,
     };
     if let Some(sent) = &sent {
-        check_same(sent.element, received.element)?;
+        check_equal(sent.element, received.element)?;
         check_apart(Some(sent), &received)?;
     }
     let (memory, parts, kept) = match sent {
@@ -304,10 +304,13 @@ pub(super) fn reduce_scatter(
         }
     };
     let mine = counts.get(comm.rank() as usize).copied().unwrap_or_default();
-    if mine > received.bytes() || counts.iter().sum::<usize>() != bytes {
+    let fits = if parts.is_empty() { mine <= received.bytes() } else { mine == received.bytes() };
+    if !fits || counts.iter().sum::<usize>() != bytes {
         return Err(raise(Error::invalid(format!(
-            "message: blocks of {} bytes in all are to be received, of {bytes} that are given",
-            counts.iter().sum::<usize>()
+            "message: blocks of {} bytes in all are to be received, of {bytes} that are given; this rank's has {mine} bytes, and there \
+             is room for {}",
+            counts.iter().sum::<usize>(),
+            received.bytes()
         ))));
     }
     let reduction = op.of(py, element)?;

@@ -38,6 +38,16 @@ pub(super) fn check_same(sent: Element, received: Element) -> PyResult<()> {
     }
 }
 
+/// Fails where elements of one type are to be combined into those of another.
+pub(super) fn check_equal(sent: Element, received: Element) -> PyResult<()> {
+    if sent == received {
+        return Ok(());
+    }
+    let text =
+        format!("elements of {sent} are combined into elements of {received}: they must be of one type");
+    Err(raise(Error::invalid(text)))
+}
+
 /// Fails where what is sent is written to as well.
 pub(super) fn check_apart(sent: Option<&Part>, received: &Part) -> PyResult<()> {
     if sent.is_some_and(|sent| sent.overlaps(received)) {

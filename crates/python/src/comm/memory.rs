@@ -22,6 +22,15 @@ pub(crate) struct Element {
     pub(crate) datatype: Option<Datatype>,
 }
 
+impl std::fmt::Display for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.datatype {
+            Some(datatype) => write!(f, "{datatype:?}"),
+            None => write!(f, "{} bytes", self.bytes),
+        }
+    }
+}
+
 /// Memory that stays where it is as long as this lives.
 pub(crate) struct Held(Box<ffi::Py_buffer>);
 
@@ -187,12 +196,11 @@ impl Part {
     /// Has the same bytes as another one.
     pub(crate) fn copy_from(&mut self, other: &Part) -> PyResult<()> {
         let (mine, theirs) = (self.bytes, other.bytes);
-        if mine < theirs {
+        if mine != theirs {
             return Err(raise(Error::invalid(format!(
                 "message: {theirs} bytes are sent, there is room for {mine} of the result"
             ))));
         }
-        self.bytes = theirs;
         self.slice_mut().copy_from_slice(other.slice());
         Ok(())
     }
