@@ -83,13 +83,14 @@ def communicators() -> Iterator[list[Communicator]]:
         if mpich is not None:
             program = _compiled(directory / "mpich", [mpich, "-DWITH_MPI"], [], {})
             started = [str(prefix / "bin" / "mpiexec"), "-n"]
-            found.append(Communicator("MPICH", "mpi4py", program, started, {"MPI4PY_MPIABI": "mpich"}))
+            environment = {"LD_LIBRARY_PATH": _library_path(prefix), "MPI4PY_MPIABI": "mpich"}
+            found.append(Communicator("MPICH", "mpi4py", program, started, environment))
         if (_OPEN_MPI / "bin" / "mpicc").exists():
             environment = {
                 "OPAL_PREFIX": str(_OPEN_MPI),
                 "PRTE_PREFIX": str(_OPEN_MPI),
                 "PMIX_PREFIX": str(_OPEN_MPI),
-                "LD_LIBRARY_PATH": f"{_OPEN_MPI / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+                "LD_LIBRARY_PATH": _library_path(_OPEN_MPI),
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "MPI4PY_MPIABI": "openmpi",
@@ -99,6 +100,11 @@ def communicators() -> Iterator[list[Communicator]]:
             started = [str(_OPEN_MPI / "bin" / "mpiexec"), "--map-by", ":OVERSUBSCRIBE", "-n"]
             found.append(Communicator("Open MPI", "mpi4py", program, started, environment))
         yield found
+
+
+def _library_path(prefix: Path) -> str:
+    """Where a process looks for its MPI."""
+    return f"{prefix / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
 
 
 def _compiler() -> str:
