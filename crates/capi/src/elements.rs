@@ -13,21 +13,6 @@ const PAIRS: [(i32, Datatype); 5] = [
     (105, Datatype::Int16Int),
 ];
 
-const OPERATIONS: [Operation; 12] = [
-    Operation::Sum,
-    Operation::Product,
-    Operation::Min,
-    Operation::Max,
-    Operation::LogicalAnd,
-    Operation::LogicalOr,
-    Operation::LogicalXor,
-    Operation::BitAnd,
-    Operation::BitOr,
-    Operation::BitXor,
-    Operation::MinLocation,
-    Operation::MaxLocation,
-];
-
 /// The type of a dtype's number.
 pub(crate) fn datatype(number: i32) -> Result<Datatype> {
     if let Some((_, pair)) = PAIRS.iter().find(|(pair, _)| *pair == number) {
@@ -64,7 +49,7 @@ pub(crate) fn size_of(number: i32) -> Result<usize> {
 
 /// The operation of a number.
 pub(crate) fn operation(number: i32) -> Result<Operation> {
-    let found = usize::try_from(number).ok().and_then(|number| OPERATIONS.get(number.checked_sub(1)?));
+    let found = usize::try_from(number).ok().and_then(|number| Operation::ALL.get(number.checked_sub(1)?));
     found.copied().ok_or_else(|| {
         Error::invalid(format!("op={number}: use FB_OP_SUM and the like, or one of fb_comm_function_op"))
     })

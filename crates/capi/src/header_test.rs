@@ -13,8 +13,9 @@ use std::process::Command;
 
 const HEADER: &str =
     concat!(include_str!("../../../include/forebay.h"), include_str!("../../../include/forebay_comm.h"));
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     include_str!("collectives.rs"),
+    include_str!("collectives/aside.rs"),
     include_str!("comm.rs"),
     include_str!("admin.rs"),
     include_str!("attributes.rs"),

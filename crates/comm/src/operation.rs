@@ -134,8 +134,8 @@ impl Datatype {
 }
 
 impl Operation {
-    /// All of them.
-    pub(crate) const ALL: &'static [Operation] = &[
+    /// All of them, in the order of their numbers.
+    pub const ALL: &'static [Operation] = &[
         Operation::Sum,
         Operation::Product,
         Operation::Min,
