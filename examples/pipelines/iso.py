@@ -29,6 +29,7 @@ from iso_scene import Scene, warm_up
 from iso_surface import Grid, Surface, cut
 
 import forebay
+from forebay import MPI
 
 
 class Isosurface(forebay.Pipeline):
@@ -60,9 +61,8 @@ class Isosurface(forebay.Pipeline):
             if color_block is None:
                 raise LookupError(f"{self.color} has no block here at {block.offset}, but {self.field} has")
             mine.append(cut(block, color_block, grid, self.isovalues, outside))
-        pieces = comm.gather(Surface.join(mine))
+        surface = Surface.join(mine).gather(comm)
         if comm.rank == 0:
-            surface = Surface.join(pieces)
             surface.smooth_seams()
             if self.scene is None:
                 values = ", ".join(f"{value:g}" for value in self.isovalues)
@@ -78,6 +78,8 @@ class Isosurface(forebay.Pipeline):
     def outside(self, step, comm):
         """On which side of the first isovalue most of the domain lies: 1 above, -1 below."""
         blocks = [np.asarray(block.data) for block in step.blocks(self.field)]
-        above = sum(int((data > self.isovalues[0]).sum()) for data in blocks)
-        everything = sum(data.size for data in blocks)
-        return 1 if 2 * comm.allreduce(above) >= comm.allreduce(everything) else -1
+        counts = np.zeros(2, "i8")  # above it, and all
+        for data in blocks:
+            counts += (data > self.isovalues[0]).sum(), data.size
+        comm.Allreduce(MPI.IN_PLACE, counts)
+        return 1 if 2 * counts[0] >= counts[1] else -1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts an isosurface out of the blocks of a field, such that the pieces fit together without a seam."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,25 @@ class Surface:
             ),
         )
 
+    def gather(self, comm):
+        """The surfaces of all workers as one, at worker 0; nothing at the others. Arrays travel as they lie in memory."""
+        mine = np.array([len(self.points), len(self.triangles)])
+        counts = np.empty((comm.size, 2), mine.dtype)
+        comm.Allgather(mine, counts)
+        points, triangles = counts.T
+        whole = Surface(
+            points=gather_rows(comm, self.points, "f4", points),
+            normals=gather_rows(comm, self.normals, "f4", points),
+            colors=gather_rows(comm, self.colors, "f8", points),
+            seam=gather_rows(comm, self.seam, "?", points),
+            triangles=gather_rows(comm, self.triangles, "i8", triangles),
+        )
+        if comm.rank != 0:
+            return None
+        # Indices count each worker's points: they begin behind those of the workers before it.
+        whole.triangles += np.repeat(np.cumsum(points) - points, triangles)[:, np.newaxis]
+        return whole
+
     def smooth_seams(self):
         """Gives the copies of a point on a seam one normal, so that no seam shows."""
         if not self.seam.any():
@@ -71,6 +91,17 @@ class Surface:
         group = group.reshape(-1)
         normals = [np.bincount(group, self.normals[self.seam, axis])[group] for axis in range(3)]
         self.normals[self.seam] = unit(np.stack(normals, axis=1))
+
+
+def gather_rows(comm, rows, dtype, counts):
+    """The rows of all workers, of which each has so many, one behind the other at worker 0."""
+    mine = np.ascontiguousarray(rows, dtype)
+    if comm.rank != 0:
+        comm.Gatherv(mine, None)
+        return None
+    whole = np.empty((counts.sum(), *mine.shape[1:]), dtype)
+    comm.Gatherv(mine, [whole, counts * math.prod(mine.shape[1:])])
+    return whole
 
 
 def cut(block, color_block, grid, isovalues, outside):

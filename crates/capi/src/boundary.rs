@@ -1,7 +1,8 @@
 //! The boundary with C: what happens to every call on its way in and out.
 #![allow(unsafe_code, reason = "handles are C's pointers")]
 
-use forebay_client::{Error, ErrorKind, Result, ServerId};
+use forebay_client::transport::fork::ForkGuard;
+use forebay_client::{Error, Result, ServerId};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +54,7 @@ pub(crate) fn last_server() -> Option<ServerId> {
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
     content: T,
-    process: u32,
+    guard: ForkGuard,
 }
 
 impl<T> Handle<T> {
@@ -62,7 +63,7 @@ impl<T> Handle<T> {
     /// # Safety
     /// `out` is not NULL and may be written.
     pub(crate) unsafe fn give(content: T, out: *mut *mut Handle<T>) {
-        let handle = Box::new(Handle { content, process: std::process::id() });
+        let handle = Box::new(Handle { content, guard: ForkGuard::new() });
         // SAFETY: the caller vouches for it.
         unsafe { out.write(Box::into_raw(handle)) };
     }
@@ -74,20 +75,8 @@ impl<T> Handle<T> {
     pub(crate) unsafe fn get<'a>(handle: *const Handle<T>, what: &str) -> Result<&'a T> {
         // SAFETY: the caller vouches for it.
         let handle = unsafe { handle.as_ref() }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))?;
-        if handle.is_of_parent() {
-            return Err(Error::new(
-                ErrorKind::Forked,
-                format!(
-                    "this {what} was opened by process {}, the parent: a forked child opens its own",
-                    handle.process
-                ),
-            ));
-        }
+        handle.guard.check(what)?;
         Ok(&handle.content)
-    }
-
-    fn is_of_parent(&self) -> bool {
-        self.process != std::process::id()
     }
 
     /// Takes a handle back to free it; `None` for NULL. In a forked child it is left as it is: nothing may be
@@ -98,7 +87,7 @@ impl<T> Handle<T> {
     /// As for [`Handle::get`], and nobody uses it any more.
     pub(crate) unsafe fn take(handle: *mut Handle<T>) -> Option<T> {
         // SAFETY: the caller vouches for it.
-        if unsafe { handle.as_ref() }.is_none_or(Handle::is_of_parent) {
+        if unsafe { handle.as_ref() }.is_none_or(|handle| handle.guard.is_child()) {
             return None;
         }
         // SAFETY: the caller vouches for it; a handle was made from a box.
@@ -116,6 +105,7 @@ pub(crate) fn c_text(text: &str) -> Box<CStr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_client::ErrorKind;
 
     #[test]
     fn errors_are_told_under_the_functions_name() {

@@ -6,7 +6,7 @@ mod begin;
 
 use crate::boundary::{Handle, call};
 use crate::comm::{Opened, bytes, bytes_mut, fb_comm};
-use begin::{bytes_of, carry};
+use begin::{bytes_of, unless_in_place};
 use forebay_client::Result;
 use std::ffi::{c_int, c_void};
 
@@ -58,11 +58,12 @@ pub(crate) unsafe extern "C" fn fb_comm_reduce(
         unsafe {
             let opened = opened(comm)?;
             let (reduction, count) = (opened.reduction(dtype, op)?, bytes_of(count, dtype)?);
-            if opened.comm.rank() == root {
-                carry(sent, received, count)?;
-                return opened.comm.reduce(root, bytes_mut(received, count, "received")?, &reduction);
+            if opened.comm.rank() != root {
+                let from = bytes(sent, count, "sent")?;
+                return opened.comm.reduce(root, Some(from), &mut [], &reduction);
             }
-            opened.with_copy(bytes(sent, count, "sent")?, |copy| opened.comm.reduce(root, copy, &reduction))
+            let from = unless_in_place(sent, received, count)?;
+            opened.comm.reduce(root, from, bytes_mut(received, count, "received")?, &reduction)
         }
     })
 }
@@ -82,8 +83,8 @@ pub(crate) unsafe extern "C" fn fb_comm_allreduce(
         unsafe {
             let opened = opened(comm)?;
             let (reduction, count) = (opened.reduction(dtype, op)?, bytes_of(count, dtype)?);
-            carry(sent, received, count)?;
-            opened.comm.allreduce(bytes_mut(received, count, "received")?, &reduction)
+            let from = unless_in_place(sent, received, count)?;
+            opened.comm.allreduce(from, bytes_mut(received, count, "received")?, &reduction)
         }
     })
 }

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Opened {
     pub(crate) comm: Arc<Comm>,
     functions: Mutex<Vec<Arc<Function>>>,
-    scratch: Mutex<Vec<u8>>,
 }
 
 /// A communicator.
@@ -65,7 +64,7 @@ impl User {
 
 impl Opened {
     fn new(comm: Comm) -> Opened {
-        Opened { comm: Arc::new(comm), functions: Mutex::default(), scratch: Mutex::default() }
+        Opened { comm: Arc::new(comm), functions: Mutex::default() }
     }
 
     /// What an operation does with elements of a dtype.
@@ -78,16 +77,6 @@ impl Opened {
             return Reduction::by(crate::elements::size_of(dtype)?, function.clone());
         }
         Reduction::new(crate::elements::datatype(dtype)?, crate::elements::operation(op)?)
-    }
-
-    /// Memory that is used for one call, and kept for the next.
-    pub(crate) fn with_copy<T>(&self, bytes: &[u8], work: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut scratch = std::mem::take(&mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner));
-        scratch.clear();
-        scratch.extend_from_slice(bytes);
-        let result = work(&mut scratch);
-        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = scratch;
-        result
     }
 }
 

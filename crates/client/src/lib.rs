@@ -31,7 +31,6 @@ mod choice;
 mod connection;
 mod consumer;
 mod declared;
-mod fork;
 mod group_options;
 mod holes;
 mod identity;

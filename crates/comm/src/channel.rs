@@ -1,15 +1,17 @@
 //! What comes through the memory that is shared with one process.
 
 use crate::mail::{Admission, Envelope, Lent, Mail, StreamId};
-use crate::peers::Link;
+use crate::peers::{Link, PeerId, Peers};
 use crate::shared::{Direction, Foreign, HEAD, Head, Kind, Reader};
+use crate::target::{Target, first_of};
 use forebay_core::{Error, Result};
+use forebay_wire::comm::Label;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How much of a loan is read before others get their turn.
-const TURN: usize = 1 << 20;
-/// How much of it at once, so that what is read is still in a cache when something is made of it.
+const TURN: usize = 4 << 20;
+/// How much of it at once where something is made of it: so it is still in a cache.
 const PORTION: usize = 64 << 10;
 /// How many long messages may come in pieces at once.
 const STREAMS_MAX: usize = 1 << 16;
@@ -17,6 +19,8 @@ const STREAMS_MAX: usize = 1 << 16;
 /// The reading end of the memory that is shared with one process.
 #[derive(Debug)]
 pub(crate) struct Channel {
+    /// Who writes.
+    peer: Option<PeerId>,
     pub(crate) link: Arc<Link>,
     reader: Reader<Direction>,
     inward: Direction,
@@ -26,6 +30,8 @@ pub(crate) struct Channel {
     streams: HashMap<u32, StreamId>,
     /// There was no room for the next message when so much had been eased.
     blocked_at: Option<u64>,
+    /// Where a record's bytes are on their way to what is made of them.
+    scratch: Vec<u8>,
 }
 
 /// A message that is being read where it lies.
@@ -53,6 +59,15 @@ impl Reading {
     }
 }
 
+/// What stands first in a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// It was what is wanted, and is received.
+    Received(Envelope),
+    Nothing,
+    Other,
+}
+
 /// How far a reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
@@ -61,9 +76,23 @@ pub(crate) enum Read {
 }
 
 impl Channel {
-    pub(crate) fn new(link: Arc<Link>, inward: Direction, foreign: Option<Foreign>) -> Channel {
+    pub(crate) fn new(
+        peer: Option<PeerId>,
+        link: Arc<Link>,
+        inward: Direction,
+        foreign: Option<Foreign>,
+    ) -> Channel {
         let reader = Reader::new(inward.clone());
-        Channel { link, reader, inward, foreign, streams: HashMap::new(), blocked_at: None }
+        Channel {
+            peer,
+            link,
+            reader,
+            inward,
+            foreign,
+            streams: HashMap::new(),
+            blocked_at: None,
+            scratch: Vec::new(),
+        }
     }
 
     /// There is room for the other process, or a loan is back.
@@ -71,6 +100,13 @@ impl Channel {
         if let Some(shared) = self.link.shared.get() {
             shared.bell.tell();
         }
+    }
+
+    /// Whether what comes is to be taken now: somebody waits for something from that process, or it waits for room. Else it stays where it
+    /// is until it is received, and is not copied in between.
+    pub(crate) fn is_due(&self, peers: &mut Peers) -> bool {
+        let is_awaited = self.peer.and_then(|peer| peers.get(peer)).is_none_or(|peer| peer.awaited > 0);
+        is_awaited || self.reader.is_cramped()
     }
 
     /// Whether something has come that could be taken.
@@ -89,9 +125,13 @@ impl Channel {
             return Ok(false);
         }
         self.blocked_at = None;
-        let mut any = false;
-        // A peer that writes without end does not keep others waiting.
+        let (mut any, settled) = (false, mail.settled);
+        // A peer that writes without end does not keep others waiting. What follows a message that was awaited is left for who awaits it:
+        // so it goes to where it is wanted, without a copy in between.
         for _ in 0..64 {
+            if mail.settled != settled {
+                break;
+            }
             let available = self.reader.available()?;
             if available == 0 {
                 if self.reader.is_empty_at_last()? {
@@ -116,6 +156,42 @@ impl Channel {
             }
         }
         Ok(any)
+    }
+
+    /// Receives what stands first, if that is a whole message with this label which fits; nothing else may wait for it.
+    pub(crate) fn receive_first(&mut self, (comm, label): (u64, &Label), target: &mut Target) -> First {
+        match self.try_first(comm, label, target) {
+            Ok(first) => first,
+            // Who polls finds out the same.
+            Err(_) => First::Other,
+        }
+    }
+
+    fn try_first(&mut self, comm: u64, label: &Label, target: &mut Target) -> Result<First> {
+        let available = self.reader.available()?;
+        if available == 0 {
+            return Ok(First::Nothing);
+        }
+        let mut head = [0; HEAD];
+        self.reader.read(0, &mut head)?;
+        let head = Head::decode(&head)?;
+        let bytes = head.bytes as usize;
+        let is_it = head.kind == Kind::Whole && head.comm == comm && head.label == *label;
+        if !is_it || HEAD + bytes > available || bytes > target.longest() || !target.begin(bytes) {
+            return Ok(First::Other);
+        }
+        match target.space(0, bytes) {
+            Some(space) => self.reader.read(HEAD, space)?,
+            None => {
+                let whole = first_of(&mut self.scratch, bytes);
+                self.reader.read(HEAD, whole)?;
+                target.put(0, whole);
+            }
+        }
+        if self.reader.take(HEAD + bytes)? {
+            self.tell();
+        }
+        Ok(First::Received(Envelope { label: head.label, bytes: head.total }))
     }
 
     /// Takes one record; `false`: there is no room for what it brings.
@@ -185,9 +261,9 @@ impl Channel {
             self.reader.read(HEAD, space)?;
             mail.advance(stream, bytes);
         } else {
-            let mut piece = vec![0; bytes];
-            self.reader.read(HEAD, &mut piece)?;
-            mail.more(stream, &piece);
+            let piece = first_of(&mut self.scratch, bytes);
+            self.reader.read(HEAD, piece)?;
+            mail.more(stream, piece);
         }
         if bytes == lacks {
             self.streams.remove(&head.number);
@@ -221,16 +297,17 @@ impl Channel {
                 self.tell();
                 return Ok(Read::Done);
             };
-            let portion = lacks.min(PORTION).min(turn);
-            if portion == 0 && lacks > 0 {
+            let most = lacks.min(turn);
+            if most == 0 && lacks > 0 {
                 return Ok(Read::More);
             }
             let address = reading.lent.address.wrapping_add(reading.at);
-            let read = match mail.space(reading.stream, portion) {
-                Some(space) => foreign.read(address, space).map(|()| false),
+            let (portion, read) = match mail.space(reading.stream, most) {
+                Some(space) => (most, foreign.read(address, space).map(|()| false)),
                 None => {
+                    let portion = most.min(PORTION);
                     scratch.resize(portion, 0);
-                    foreign.read(address, scratch).map(|()| true)
+                    (portion, foreign.read(address, scratch).map(|()| true))
                 }
             };
             let is_last = portion == lacks;

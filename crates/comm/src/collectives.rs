@@ -13,10 +13,12 @@ mod doubling;
 mod exchange;
 mod gather;
 mod layout;
+mod near;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod tree;
 
 pub(crate) use layout::{blocks_of, equal_blocks};
 
@@ -25,7 +27,7 @@ use crate::mail::Envelope;
 use crate::receiving::Receive;
 use crate::reduction::{Reduction, Side};
 use crate::sending::Send;
-use crate::target::{Place, Target};
+use crate::target::{Place, Source, Target};
 use crate::task::Task;
 use forebay_core::{Error, ErrorKind, Result};
 use std::future::{Future, poll_fn};
@@ -36,6 +38,9 @@ use std::task::Poll;
 const UP: u64 = 0;
 const DOWN: u64 = 1;
 const ASIDE: u64 = 2;
+
+/// Up to so many bytes a message is short: it is on its way once it is sent, and rounds cost more than what it carries.
+const SHORT: usize = 8 << 10;
 
 impl Comm {
     /// 1, 2, 4 ... below the size.
@@ -70,23 +75,27 @@ impl Comm {
         self.receive_exactly(task, (source, tag), Target::Place(place), into.len()).await
     }
 
-    /// Combines memory with what a rank sends.
+    /// Combines what a rank sends with this rank's own, which stands in `from` or in the memory of the result.
     #[allow(unsafe_code)]
     async fn combine(
         &self,
         task: &Task,
         (source, tag): (u32, u64),
-        into: &mut [u8],
+        (from, into): (Option<&[u8]>, &mut [u8]),
         (reduction, side): (&Reduction, Side),
     ) -> Result<()> {
         let Some(combine) = reduction.in_pieces(side) else {
             let mut theirs = vec![0; into.len()];
             self.fill(task, source, tag, &mut theirs).await?;
+            carry(from, into);
             return self.combine_here(task, into, &mut theirs, (reduction, side));
         };
-        // SAFETY: as above.
-        let place = unsafe { Place::new(into.as_mut_ptr(), into.len()) };
-        self.receive_exactly(task, (source, tag), Target::Combined(place, combine), into.len()).await
+        // SAFETY: both are borrowed until the receive has ended or is dropped; nothing here leaks one.
+        let (place, own) = unsafe {
+            let own = from.map(|own| Source::new(own.as_ptr(), own.len()));
+            (Place::new(into.as_mut_ptr(), into.len()), own)
+        };
+        self.receive_exactly(task, (source, tag), Target::Combined(place, combine, own), into.len()).await
     }
 
     /// Combines memory with what has come from a rank. If a function fails, all ranks are told.
@@ -142,6 +151,22 @@ impl Comm {
         self.hub.state.lock().spread(self.id(), self.in_whole(rank), &error.text);
         error
     }
+}
+
+/// What a rank gives to a reduction goes where the result will be, unless it stands there.
+fn carry(from: Option<&[u8]>, into: &mut [u8]) {
+    if let Some(from) = from {
+        into.copy_from_slice(from);
+    }
+}
+
+/// What a rank gives to a reduction is as long as the result.
+pub(crate) fn check_operand(from: Option<&[u8]>, into: &[u8], reduction: &Reduction) -> Result<()> {
+    if let Some(from) = from.filter(|from| from.len() != into.len()) {
+        let (given, room) = (from.len(), into.len());
+        return Err(Error::invalid(format!("{given} bytes are reduced to {room}")));
+    }
+    reduction.check(into.len())
 }
 
 /// What a rank gave, which is to be of so many bytes.

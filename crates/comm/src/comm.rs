@@ -9,19 +9,22 @@ use crate::sending::Send;
 use crate::target::{Place, Source, Target};
 use crate::task::{Space, Task};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::Address;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// How long an operation waits unless [`Comm::set_timeout`] says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// What each rank tells of itself when a comm is split: its color, its key, and which number is free here.
 const ENTRY: usize = 24;
+/// How many bytes of memory that collectives need on the way are kept for the next one.
+const SCRATCH_MAX: usize = 16 << 20;
 /// How many parts there may be.
 const PARTS_MAX: u32 = 1 << 24;
-/// As good as never.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Which message was received, or is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +49,20 @@ pub struct Comm {
     part: u32,
     /// The rank of each of its ranks in the whole.
     ranks: Arc<[u32]>,
+    /// Whether all of them are on one host, as far as their addresses tell: all ranks see the same.
+    pub(crate) is_one_host: bool,
+    /// Whether they are, and are more than it has cores.
+    pub(crate) shares_cores: bool,
     timeout: Mutex<Duration>,
     collectives: AtomicU64,
+    scratch: Mutex<Vec<u8>>,
+}
+
+/// Memory that a collective needs on the way. It is kept for the next one.
+pub(crate) struct Scratch<'a> {
+    comm: &'a Comm,
+    memory: Vec<u8>,
+    bytes: usize,
 }
 
 /// What all parts of a comm have in common.
@@ -57,6 +72,8 @@ struct Whole {
     id: u64,
     /// This process among all.
     rank: u32,
+    /// For each rank the first one on the same host.
+    hosts: Vec<u32>,
     /// No part of this process has this number yet.
     next_part: AtomicU32,
     /// The endpoint, if it is there for this comm alone. Its drop, after this one's, waits until the others have read what was sent.
@@ -84,10 +101,10 @@ impl Comm {
         members: Vec<Vec<String>>,
         endpoint: Option<Endpoint>,
     ) -> Result<Comm> {
-        let size = members.len() as u32;
+        let (size, hosts) = (members.len() as u32, hosts_of(&members));
         hub.open(id, rank, members)?;
         let next_part = AtomicU32::new(1);
-        let whole = Whole { hub: hub.clone(), id, rank, next_part, _endpoint: endpoint };
+        let whole = Whole { hub: hub.clone(), id, rank, hosts, next_part, _endpoint: endpoint };
         Ok(Comm::new(hub, Arc::new(whole), 0, (rank, (0..size).collect()), TIMEOUT_DEFAULT))
     }
 
@@ -99,7 +116,23 @@ impl Comm {
         timeout: Duration,
     ) -> Comm {
         let (size, timeout) = (ranks.len() as u32, Mutex::new(timeout));
-        Comm { hub, rank, size, whole, part, ranks, timeout, collectives: AtomicU64::new(0) }
+        let mut hosts = ranks.iter().map(|rank| whole.hosts.get(*rank as usize));
+        let first = hosts.next().flatten();
+        let is_one_host = hosts.all(|host| host == first);
+        let shares_cores = is_one_host && size as usize > hub.host_cores;
+        Comm {
+            hub,
+            rank,
+            size,
+            whole,
+            part,
+            ranks,
+            is_one_host,
+            shares_cores,
+            timeout,
+            collectives: AtomicU64::new(0),
+            scratch: Mutex::default(),
+        }
     }
 
     /// This process's rank.
@@ -245,6 +278,15 @@ impl Comm {
         Ok(target.made())
     }
 
+    /// Memory of so many bytes, whatever stands in it.
+    pub(crate) fn scratch(&self, bytes: usize) -> Scratch<'_> {
+        let mut memory = if bytes > 0 { std::mem::take(&mut *self.scratch.lock()) } else { Vec::new() };
+        if memory.len() < bytes {
+            memory.resize(bytes, 0);
+        }
+        Scratch { comm: self, memory, bytes }
+    }
+
     /// The wait for what was put aside.
     pub(crate) fn waiting(&self) -> Task {
         self.task("request", Kind::default(), 0)
@@ -273,18 +315,55 @@ impl Comm {
     }
 
     fn task(&self, what: &'static str, kind: Kind, number: u64) -> Task {
-        let (timeout, now) = (*self.timeout.lock(), Instant::now());
-        let deadline = now.checked_add(timeout.min(FAR)).unwrap_or(now);
+        let (timeout, deadline) = (*self.timeout.lock(), OnceLock::new());
         let (comm, rank, ranks) = (self.whole.id, self.whole.rank, self.ranks.clone());
         let (space, expired) = (Space::new(self.part, number), AtomicBool::new(false));
         Task { comm, rank, ranks, what, kind, space, timeout, deadline, expired }
     }
 }
 
+/// For each member the first one on the same host.
+fn hosts_of(members: &[Vec<String>]) -> Vec<u32> {
+    let host = |addresses: &Vec<String>| {
+        addresses.iter().find_map(|address| match address.parse() {
+            Ok(Address::Shm { host, .. }) => Some(host),
+            _ => None,
+        })
+    };
+    let mut first = HashMap::new();
+    (0..)
+        .zip(members)
+        .map(|(rank, member)| host(member).map_or(rank, |host| *first.entry(host).or_insert(rank)))
+        .collect()
+}
+
 impl Drop for Comm {
     fn drop(&mut self) {
         if self.part > 0 && !self.hub.is_of_parent() {
             self.hub.close_part(self.id(), self.part);
+        }
+    }
+}
+
+impl Deref for Scratch<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[..self.bytes]
+    }
+}
+
+impl DerefMut for Scratch<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.bytes]
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        let mut kept = self.comm.scratch.lock();
+        if (kept.len()..=SCRATCH_MAX).contains(&self.memory.len()) {
+            *kept = std::mem::take(&mut self.memory);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::shared::{Bell, Probe};
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
+use forebay_transport::fork::ForkGuard;
 use forebay_transport::shm::ShmLink;
 use forebay_transport::tcp::TcpLink;
 use forebay_transport::{Address, Listener, asynchronous};
@@ -14,6 +15,7 @@ use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::Secret;
 use parking_lot::{Condvar, Mutex};
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -77,7 +79,10 @@ impl Endpoint {
             name: options.name,
             addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
             seal_payload: AtomicBool::new(false),
-            process: std::process::id(),
+            guard: ForkGuard::new(),
+            version: AtomicU64::new(0),
+            cores: cores(),
+            host_cores: host_cores(),
         });
         let stop = Arc::new(Notify::new());
         let guard = runtime.enter();
@@ -133,6 +138,24 @@ impl Drop for Endpoint {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// How many cores this host has: the same for all its processes.
+#[allow(unsafe_code)]
+fn host_cores() -> usize {
+    // SAFETY: it only asks for a number.
+    let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(cores).unwrap_or(1).max(1)
+}
+
+/// On how many cores the processes that share memory run, as far as this one can tell. One that is bound to a single core, as MPI's launchers
+/// do it, has that for itself.
+fn cores() -> usize {
+    let is_bound = rustix::thread::sched_getaffinity(None).is_ok_and(|cores| cores.count() == 1);
+    match is_bound && host_cores() > 1 {
+        true => usize::MAX,
+        false => std::thread::available_parallelism().map_or(1, NonZero::get),
     }
 }
 

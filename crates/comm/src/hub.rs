@@ -8,13 +8,14 @@ use crate::shared::{Bell, Probe};
 use crate::task::{Space, Task};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -64,22 +65,30 @@ pub(crate) struct Hub {
     pub(crate) addresses: Vec<String>,
     pub(crate) seal_payload: AtomicBool,
     /// The process that made all of this: a child that it forks has no thread here, and not this memory.
-    pub(crate) process: u32,
+    pub(crate) guard: ForkGuard,
+    /// Counts what a caller may wait for. It is changed under the lock of the state.
+    pub(crate) version: AtomicU64,
+    /// On how many cores this process and its neighbours run.
+    pub(crate) cores: usize,
+    /// How many this host has: the same number for all its processes.
+    pub(crate) host_cores: usize,
 }
 
 /// What the lock protects.
 #[derive(Debug, Default)]
 pub(crate) struct HubState {
     pub(crate) mail: Mail,
-    pub(crate) comms: HashMap<u64, Members>,
+    pub(crate) comms: BTreeMap<u64, Members>,
     pub(crate) peers: Peers,
-    /// The memory that is shared with processes of this host.
-    pub(crate) channels: Vec<Channel>,
+    /// The memory that is shared with processes of this host, by connection.
+    pub(crate) channels: BTreeMap<u64, Channel>,
     /// Messages that are being read where they lie.
     pub(crate) readings: Vec<Reading>,
+    /// How many of this process wait for something from anybody.
+    pub(crate) awaited_any: usize,
+    /// With how many other processes memory is shared: with one there may be two connections.
+    pub(crate) neighbours: usize,
     pub(crate) scratch: Vec<u8>,
-    /// Counts what a caller may wait for.
-    pub(crate) version: u64,
     /// Somebody looks into that memory, or sleeps until there is something.
     pub(crate) is_watched: bool,
     /// How many wait for that one to tell them.
@@ -106,6 +115,11 @@ impl HubState {
                 link.say(&CommMessage::Left { comm });
             }
         }
+    }
+
+    /// A connection has come or gone.
+    pub(crate) fn count_neighbours(&mut self) {
+        self.neighbours = self.peers.count_sharing();
     }
 
     /// A collective has ended here.
@@ -145,27 +159,33 @@ impl HubState {
 impl Hub {
     /// Whether this is a forked child of the process that made this. It must neither wait for a lock here nor free anything.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.process != std::process::id()
+        self.guard.is_child()
     }
 
     /// Fails in a forked child.
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.is_of_parent() {
-            let text = format!(
-                "this communicator was opened by process {}, the parent: open one of its own in the child",
-                self.process
-            );
-            return Err(Error::new(ErrorKind::Forked, text));
-        }
-        Ok(())
+        self.guard.check("communicator")
     }
 
     /// Something has happened that a caller may wait for.
     pub(crate) fn tell(&self, state: &mut HubState) {
         state.spread_strays();
-        state.version += 1;
+        state.mail.alarms += 1;
+        self.count_change();
         self.changed.notify_all();
         self.bell.ring();
+    }
+
+    /// Callers look again. The state is locked.
+    pub(crate) fn count_change(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// There may be room for messages that were not admitted.
+    pub(crate) fn tell_of_room(&self, state: &mut HubState) {
+        if state.mail.has_refused() {
+            self.room.notify_waiters();
+        }
     }
 
     /// The prologue of a handshake with an endpoint of the same group that listens at this address.
@@ -291,6 +311,7 @@ impl Hub {
             }
             (None, _) => Vec::new(),
         };
+        state.count_neighbours();
         self.bury(&mut state);
         self.unlinked.notify_waiters();
         others
@@ -300,7 +321,7 @@ impl Hub {
     pub(crate) fn abandon(&self, link: &Link, number: u32) {
         let mut state = self.state.lock();
         let HubState { channels, mail, .. } = &mut *state;
-        if let Some(channel) = channels.iter_mut().find(|channel| channel.link.id == link.id) {
+        if let Some(channel) = channels.get_mut(&link.id) {
             channel.abandon(mail, number);
         }
         self.tell(&mut state);
@@ -358,7 +379,7 @@ impl Hub {
                     self.tell(&mut state);
                 }
                 let is_closed = state.closed;
-                let channel = state.channels.iter_mut().find(|channel| channel.link.id == link.id);
+                let channel = state.channels.get_mut(&link.id);
                 if is_closed || channel.is_none_or(Channel::is_drained) {
                     return;
                 }

@@ -1,10 +1,11 @@
 //! Messages and who receives them: what is awaited, what has come and nobody has received, and how much of that there may be. Sans-IO.
 
 use crate::kind::Kind;
-use crate::target::Target;
+use crate::target::{Target, first_of};
 use crate::task::Space;
 use forebay_wire::comm::Label;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of messages for comms that are not open here yet. Beyond that their senders wait.
 pub const EARLY_MAX: u64 = 256 << 20;
@@ -69,7 +70,7 @@ pub(crate) struct Envelope {
 pub(crate) enum Received {
     Whole(Envelope, Target),
     /// The message was longer than there was room for, and is gone.
-    TooLong(Envelope),
+    TooLong(Envelope, usize),
     /// There was no memory for it.
     NoMemory(Envelope),
     /// It ended within it.
@@ -131,12 +132,12 @@ enum Sink {
 #[derive(Debug, Default)]
 struct Mailbox {
     /// By space.
-    posted: HashMap<u64, VecDeque<ReceiveId>>,
-    arrived: HashMap<u64, VecDeque<Arrived>>,
+    posted: BTreeMap<u64, SmallVec<[ReceiveId; 2]>>,
+    arrived: BTreeMap<u64, VecDeque<Arrived>>,
     /// The cost of those that lie here, whole or in part.
     bytes: u64,
     /// By rank, how many of this process wait for it.
-    wanted: HashMap<u32, usize>,
+    wanted: BTreeMap<u32, usize>,
     /// How many wait for any rank.
     wanted_any: usize,
     /// Parts that were split off, and are open here.
@@ -175,8 +176,8 @@ pub(crate) enum Admission {
 pub(crate) struct Mail {
     open: BTreeMap<u64, Mailbox>,
     early: BTreeMap<u64, Mailbox>,
-    receives: HashMap<ReceiveId, Receive>,
-    streams: HashMap<StreamId, Stream>,
+    receives: BTreeMap<ReceiveId, Receive>,
+    streams: BTreeMap<StreamId, Stream>,
     last_id: u64,
     unread_bytes: u64,
     early_bytes: u64,
@@ -188,6 +189,13 @@ pub(crate) struct Mail {
     strays: Vec<Stray>,
     /// Counts what makes room: who was not admitted asks again.
     pub(crate) eased: u64,
+    /// A message was not admitted since it was last asked for that.
+    refused: bool,
+    /// Counts what may end a wait otherwise than by the message that is awaited. The hub counts here, too.
+    pub(crate) alarms: u64,
+    /// Counts receives that have ended.
+    pub(crate) settled: u64,
+    scratch: Vec<u8>,
 }
 
 impl Mail {
@@ -239,7 +247,7 @@ impl Mail {
     pub(crate) fn close_part(&mut self, comm: u64, part: u32) {
         let Some(mailbox) = self.open.get_mut(&comm) else { return };
         mailbox.parts.remove(&part);
-        let past = mailbox.arrived.extract_if(|space, _| Space(*space).part() == part);
+        let past = mailbox.arrived.extract_if(.., |space, _| Space(*space).part() == part);
         let past: Vec<Arrived> = past.flat_map(|(_, queue)| queue).collect();
         for message in past {
             self.throw_away(comm, message);
@@ -318,7 +326,7 @@ impl Mail {
         let posted = all.get_mut(&label.space)?;
         let takes = |id: &ReceiveId| receives.get(id).is_some_and(|receive| receive.wanted.takes(label));
         let place = posted.iter().position(takes)?;
-        let id = posted.remove(place)?;
+        let id = posted.remove(place);
         if posted.is_empty() {
             all.remove(&label.space);
         }
@@ -336,11 +344,15 @@ impl Mail {
             Some(mailbox) => {
                 let fits = self.unread_bytes == 0 || self.unread_bytes.saturating_add(cost) <= UNREAD_MAX;
                 if !fits && !mailbox.is_wanted(source) {
+                    self.refused = true;
                     return Admission::Wait;
                 }
                 (mailbox, &mut self.unread_bytes)
             }
-            None if self.early_bytes.saturating_add(cost) > EARLY_MAX => return Admission::Wait,
+            None if self.early_bytes.saturating_add(cost) > EARLY_MAX => {
+                self.refused = true;
+                return Admission::Wait;
+            }
             None => (self.early.entry(comm).or_default(), &mut self.early_bytes),
         };
         let (Some(sum), Some(own)) = (total.checked_add(cost), mailbox.bytes.checked_add(cost)) else {
@@ -350,15 +362,24 @@ impl Mail {
         Admission::Take
     }
 
+    /// Whether a message was not admitted since this was last asked.
+    pub(crate) fn has_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
     fn push(&mut self, comm: u64, envelope: Envelope, body: Body) {
-        if let Some(mailbox) = self.mailbox(comm) {
-            mailbox.arrived.entry(envelope.label.space).or_default().push_back(Arrived { envelope, body });
-        }
+        let space = envelope.label.space;
+        let Some(mailbox) = self.mailbox(comm) else { return };
+        mailbox.arrived.entry(space).or_default().push_back(Arrived { envelope, body });
+        // Who waits there may learn from it that what is awaited does not come.
+        let is_awaited = mailbox.posted.contains_key(&space);
+        self.alarms += u64::from(is_awaited);
     }
 
     fn settle(&mut self, id: ReceiveId, outcome: Outcome) {
         if let Some(receive) = self.receives.get_mut(&id) {
             receive.outcome = Some(outcome);
+            self.settled += 1;
         }
     }
 
@@ -391,13 +412,14 @@ impl Mail {
                 match receive.target.space(0, bytes) {
                     Some(space) => fill(space)?,
                     None => {
-                        let mut whole = vec![0; bytes];
-                        fill(&mut whole)?;
-                        receive.target.put(0, &whole);
+                        let whole = first_of(&mut self.scratch, bytes);
+                        fill(whole)?;
+                        receive.target.put(0, whole);
                     }
                 }
                 receive.outcome = Some(Outcome::Whole(envelope));
             }
+            self.settled += 1;
             return Ok(Admission::Take);
         }
         if self.is_unwanted(comm, &envelope.label) {
@@ -650,6 +672,13 @@ impl Mail {
         }
     }
 
+    /// Whether a message of this space that comes next would be received by who asks: none has come, and nobody waits for one.
+    pub(crate) fn is_idle(&self, comm: u64, space: u64) -> bool {
+        self.open.get(&comm).is_some_and(|mailbox| {
+            !mailbox.arrived.contains_key(&space) && !mailbox.posted.contains_key(&space)
+        })
+    }
+
     fn look(&mut self, id: ReceiveId, comm: u64, wanted: Wanted) {
         let arrived = self.open.get_mut(&comm).and_then(|mailbox| {
             let queue = mailbox.arrived.get_mut(&wanted.space)?;
@@ -714,7 +743,7 @@ impl Mail {
         let receive = self.receives.remove(&id)?;
         Some(match outcome {
             Outcome::Whole(envelope) => Received::Whole(envelope, receive.target),
-            Outcome::TooLong(envelope) => Received::TooLong(envelope),
+            Outcome::TooLong(envelope) => Received::TooLong(envelope, receive.target.longest()),
             Outcome::NoMemory(envelope) => Received::NoMemory(envelope),
             Outcome::Broken(envelope) => Received::Broken(envelope),
         })

@@ -2,7 +2,7 @@
 
 use crate::channel::Channel;
 use crate::hub::{Hub, HubState, Side};
-use crate::peers::Link;
+use crate::peers::{Link, PeerId};
 use crate::shared::{Bell, Foreign, Segment};
 use forebay_core::{Error, Result};
 use forebay_wire::comm::CommMessage;
@@ -44,7 +44,7 @@ pub(crate) fn accept(
             let (probe, number) = hub.probe.told();
             let shared = CommMessage::Shared { probe, number, reads };
             let _ = link.outbox.push_with(Header::default(), &shared, vec![own_bell], None);
-            begin(&mut state, link, segment, bell, foreign);
+            begin(&mut state, (side.peer, link), segment, bell, foreign);
         }
         Err(_) => link.say(&CommMessage::Apart),
     }
@@ -67,7 +67,7 @@ pub(crate) fn accepted(
     let foreign = process.and_then(|process| Foreign::find(process, probe));
     link.say(&CommMessage::Reads { reads: foreign.is_some() });
     let mut state = hub.state.lock();
-    begin(&mut state, link, segment, bell, foreign);
+    begin(&mut state, (side.peer, link), segment, bell, foreign);
     can_read(link, reads);
     settle(hub, &mut state, side, link);
     Ok(())
@@ -81,23 +81,33 @@ pub(crate) fn can_read(link: &Link, reads: bool) {
 }
 
 /// It is known how messages go on a connection: they may.
-pub(crate) fn settle(hub: &Hub, state: &mut HubState, side: &mut Side, link: &Arc<Link>) {
+pub(crate) fn settle(hub: &Arc<Hub>, state: &mut HubState, side: &mut Side, link: &Arc<Link>) {
     side.is_settled = true;
     if let Some(peer) = side.peer.and_then(|peer| state.peers.get(peer)) {
         peer.dialling &= side.has_accepted;
         peer.links.push(link.clone());
     }
+    state.count_neighbours();
     if side.has_accepted {
         state.peers.unnamed -= 1;
         hub.bury(state);
     }
     hub.tell(state);
+    // Short messages that were put aside for want of a connection are on their way now, whatever their process does meanwhile.
+    let waiting = hub.clone();
+    drop(hub.runtime.spawn(async move { waiting.advance_requests() }));
 }
 
-fn begin(state: &mut HubState, link: &Arc<Link>, segment: Segment, bell: Bell, foreign: Option<Foreign>) {
+fn begin(
+    state: &mut HubState,
+    (peer, link): (Option<PeerId>, &Arc<Link>),
+    segment: Segment,
+    bell: Bell,
+    foreign: Option<Foreign>,
+) {
     let Segment { outward, inward } = segment;
     link.share(outward, bell);
-    state.channels.push(Channel::new(link.clone(), inward, foreign));
+    state.channels.insert(link.id, Channel::new(peer, link.clone(), inward, foreign));
 }
 
 fn bell_of(hub: &Hub) -> Result<OwnedFd> {

@@ -2,7 +2,7 @@
 //!
 //! Memory is given as [`Memory`], whose owner keeps it until the request is over or dropped.
 
-use crate::collectives::{blocks_of, equal_blocks};
+use crate::collectives::{blocks_of, check_operand, equal_blocks};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::receiving::Receive;
@@ -76,23 +76,36 @@ impl Comm {
     }
 
     /// As [`Comm::reduce`].
-    pub fn ireduce(self: &Arc<Comm>, root: u32, mut bytes: Memory, reduction: &Reduction) -> Result<Request> {
-        self.check_rank(root)?;
-        reduction.check(bytes.len())?;
+    pub fn ireduce(
+        self: &Arc<Comm>,
+        root: u32,
+        from: Option<Memory>,
+        mut into: Memory,
+        reduction: &Reduction,
+    ) -> Result<Request> {
+        self.reduced(root, from.as_ref().map(Memory::slice), into.slice_mut(), reduction)?;
         let reduction = reduction.clone();
         let kind = Kind::of(What::Reduce).at(root).with(&reduction);
         Ok(self.begin(kind, move |comm, task| async move {
-            comm.reduce_of(&task, root, bytes.slice_mut(), &reduction).await
+            let from = from.as_ref().map(Memory::slice);
+            let operands = comm.reduced(root, from, into.slice_mut(), &reduction)?;
+            comm.reduce_of(&task, root, operands, &reduction).await
         }))
     }
 
     /// As [`Comm::allreduce`].
-    pub fn iallreduce(self: &Arc<Comm>, mut bytes: Memory, reduction: &Reduction) -> Result<Request> {
-        reduction.check(bytes.len())?;
+    pub fn iallreduce(
+        self: &Arc<Comm>,
+        from: Option<Memory>,
+        mut into: Memory,
+        reduction: &Reduction,
+    ) -> Result<Request> {
+        check_operand(from.as_ref().map(Memory::slice), into.slice(), reduction)?;
         let reduction = reduction.clone();
         let kind = Kind::of(What::Allreduce).with(&reduction);
         Ok(self.begin(kind, move |comm, task| async move {
-            comm.allreduce_of(&task, bytes.slice_mut(), &reduction).await
+            let from = from.as_ref().map(Memory::slice);
+            comm.allreduce_of(&task, from, into.slice_mut(), &reduction).await
         }))
     }
 

@@ -81,8 +81,14 @@ pub enum Operation {
     MaxLocation,
 }
 
-/// Combines the elements of the second into those of the first, one by one.
-pub(crate) type Combine = fn(&mut [u8], &[u8]);
+/// Combines elements one by one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Combine {
+    /// Those of the second into those of the first.
+    pub(crate) into: fn(&mut [u8], &[u8]),
+    /// Those of the third with those of the second, into the first.
+    pub(crate) apart: fn(&mut [u8], &[u8], &[u8]),
+}
 
 /// An operation on elements of one type, for either order.
 #[derive(Debug, Clone, Copy)]
@@ -435,12 +441,23 @@ operation!(Either, Integer, |a, b| a | b);
 operation!(Differing, Integer, |a, b| a ^ b);
 
 fn combines<T: Element, O: Apply<T>>() -> Combines {
-    Combines { with_higher: combine::<T, O, false>, with_lower: combine::<T, O, true> }
+    let with_higher = Combine { into: combine::<T, O, false>, apart: combine_apart::<T, O, false> };
+    let with_lower = Combine { into: combine::<T, O, true>, apart: combine_apart::<T, O, true> };
+    Combines { with_higher, with_lower }
 }
 
 fn combine<T: Element, O: Apply<T>, const LOWER: bool>(into: &mut [u8], other: &[u8]) {
     for (into, other) in into.chunks_exact_mut(T::SIZE).zip(other.chunks_exact(T::SIZE)) {
         let (mine, theirs) = (T::read(into), T::read(other));
+        let result = if LOWER { O::apply(theirs, mine) } else { O::apply(mine, theirs) };
+        result.write(into);
+    }
+}
+
+fn combine_apart<T: Element, O: Apply<T>, const LOWER: bool>(into: &mut [u8], mine: &[u8], other: &[u8]) {
+    let both = mine.chunks_exact(T::SIZE).zip(other.chunks_exact(T::SIZE));
+    for (into, (mine, other)) in into.chunks_exact_mut(T::SIZE).zip(both) {
+        let (mine, theirs) = (T::read(mine), T::read(other));
         let result = if LOWER { O::apply(theirs, mine) } else { O::apply(mine, theirs) };
         result.write(into);
     }
@@ -458,10 +475,12 @@ mod tests {
     ) -> [[u8; N]; 2] {
         let combines = operation.of(datatype).unwrap();
         [combines.with_higher, combines.with_lower].map(|combine| {
-            let (mut into, mut other) = ([0; N], [0; N]);
+            let (mut into, mut other, mut apart) = ([0; N], [0; N], [0; N]);
             mine.write(&mut into);
             theirs.write(&mut other);
-            combine(&mut into, &other);
+            (combine.apart)(&mut apart, &into, &other);
+            (combine.into)(&mut into, &other);
+            assert_eq!(into, apart);
             into
         })
     }

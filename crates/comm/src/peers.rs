@@ -11,7 +11,7 @@ use forebay_transport::{Address, host};
 use forebay_wire::comm::CommMessage;
 use forebay_wire::frame::Header;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -118,6 +118,8 @@ pub(crate) struct Peer {
     pub(crate) dialling: bool,
     /// One connection has ended: the others are about to.
     pub(crate) ending: bool,
+    /// How many of this process wait for something from it.
+    pub(crate) awaited: usize,
     /// Open comms that it is a member of.
     pub(crate) comms: usize,
 }
@@ -125,7 +127,7 @@ pub(crate) struct Peer {
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    peers: HashMap<PeerId, Peer>,
+    peers: BTreeMap<PeerId, Peer>,
     by_address: HashMap<String, PeerId>,
     next: PeerId,
     /// Connections that were accepted and whose other side has not said who it is.
@@ -206,6 +208,12 @@ impl Peers {
             self.peers.remove(&id);
             self.by_address.retain(|_, other| *other != id);
         }
+    }
+
+    /// With how many memory is shared.
+    pub(crate) fn count_sharing(&self) -> usize {
+        let shares = |peer: &&Peer| peer.links.iter().any(|link| link.shared.get().is_some());
+        self.peers.values().filter(shares).count()
     }
 
     /// Every connection.

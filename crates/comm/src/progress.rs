@@ -5,6 +5,7 @@
 
 use crate::channel::{Channel, Read, Reading};
 use crate::hub::{Hub, HubState, Ongoing};
+use crate::peers::Peers;
 use crate::shared::NAP;
 use crate::task::Task;
 use forebay_core::{Error, Result};
@@ -19,51 +20,69 @@ use std::time::{Duration, Instant};
 /// How long it looks without a pause, where each process may have a core of its own.
 const SPIN: Duration = Duration::from_micros(5);
 /// How long it lets others run, and looks in between.
-const YIELD: Duration = Duration::from_micros(50);
+const YIELD: Duration = Duration::from_micros(500);
 
 impl HubState {
-    /// Takes what has come through shared memory. Whether that was anything.
+    /// Takes what has come through shared memory and is due. Whether that was anything.
     pub(crate) fn poll(&mut self) -> bool {
-        let mut any = false;
-        for place in (0..self.channels.len()).rev() {
-            any |= self.poll_at(place);
+        let awaits_any = self.awaited_any > 0;
+        self.poll_those(|channel, peers| awaits_any || channel.is_due(peers))
+    }
+
+    /// The same of all that has come.
+    pub(crate) fn poll_all(&mut self) -> bool {
+        self.poll_those(|_, _| true)
+    }
+
+    fn poll_those(&mut self, is_due: impl Fn(&Channel, &mut Peers) -> bool) -> bool {
+        let HubState { channels, mail, peers, .. } = self;
+        let (mut any, mut broken) = (false, Vec::new());
+        for (link, channel) in channels.iter_mut().filter(|(_, channel)| is_due(channel, peers)) {
+            match channel.poll(mail) {
+                Ok(some) => any |= some,
+                Err(_) => broken.push(*link),
+            }
         }
+        any |= !broken.is_empty();
+        broken.into_iter().for_each(|link| self.break_off(link));
         any | self.read_loans()
     }
 
     /// The same of one connection.
     pub(crate) fn poll_one(&mut self, link: u64) -> bool {
-        let place = self.channels.iter().position(|channel| channel.link.id == link);
-        place.is_some_and(|place| self.poll_at(place)) | self.read_loans()
-    }
-
-    fn poll_at(&mut self, place: usize) -> bool {
-        match self.channels[place].poll(&mut self.mail) {
-            Ok(any) => any,
-            Err(_) => {
-                // What it writes makes no sense: it is as good as gone, which the reader of its socket tells.
-                let channel = self.channels.swap_remove(place);
-                channel.link.close();
-                self.end(channel);
+        let HubState { channels, mail, .. } = self;
+        let any = match channels.get_mut(&link).map(|channel| channel.poll(mail)) {
+            None => false,
+            Some(Ok(any)) => any,
+            Some(Err(_)) => {
+                self.break_off(link);
                 true
             }
+        };
+        any | self.read_loans()
+    }
+
+    /// What comes over a connection makes no sense: it is as good as gone, which the reader of its socket tells.
+    fn break_off(&mut self, link: u64) {
+        if let Some(channel) = self.channels.get(&link) {
+            channel.link.close();
         }
+        self.end_channel(link);
     }
 
     /// A connection has ended.
     pub(crate) fn end_channel(&mut self, link: u64) {
-        if let Some(place) = self.channels.iter().position(|channel| channel.link.id == link) {
-            let channel = self.channels.swap_remove(place);
+        if let Some(channel) = self.channels.remove(&link) {
             self.end(channel);
         }
     }
 
+    /// Whoever waits is to look again, which the callers see to.
     fn end(&mut self, channel: Channel) {
         let link = channel.link.id;
         channel.end(&mut self.mail);
         let ended: Vec<Reading> = self.readings.extract_if(.., |reading| reading.link() == link).collect();
         ended.into_iter().for_each(|reading| self.mail.fail(reading.stream()));
-        self.version += 1;
     }
 
     /// Reads what is lent here.
@@ -72,7 +91,7 @@ impl HubState {
             self.readings.push(Reading::new(stream, lent));
         }
         for lent in self.mail.take_declined() {
-            if let Some(channel) = self.channels.iter().find(|channel| channel.link.id == lent.link) {
+            if let Some(channel) = self.channels.get(&lent.link) {
                 channel.decline(lent);
             }
         }
@@ -80,7 +99,7 @@ impl HubState {
         let HubState { readings, channels, mail, scratch, .. } = self;
         let mut broken = Vec::new();
         readings.retain_mut(|reading| {
-            let Some(channel) = channels.iter().find(|channel| channel.link.id == reading.link()) else {
+            let Some(channel) = channels.get(&reading.link()) else {
                 mail.fail(reading.stream());
                 return false;
             };
@@ -89,22 +108,19 @@ impl HubState {
                 Ok(Read::Done) => false,
                 Err(_) => {
                     mail.fail(reading.stream());
-                    broken.push(channel.link.clone());
+                    broken.push(reading.link());
                     false
                 }
             }
         });
-        for link in broken {
-            link.close();
-            self.end_channel(link.id);
-        }
+        broken.into_iter().for_each(|link| self.break_off(link));
         any
     }
 
     /// Whether there is anything to take.
     fn has_any(&mut self) -> bool {
         let HubState { channels, mail, .. } = self;
-        channels.iter_mut().any(|channel| channel.has_any(mail))
+        channels.values_mut().any(|channel| channel.has_any(mail))
     }
 }
 
@@ -125,9 +141,9 @@ impl Hub {
         self.check_process()?;
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
-        let seen = self.state.lock().version;
-        let mut patience = Patience { seen, told: 0, since: None, turns: 0 };
+        let mut patience = Patience { seen: 0, told: 0, since: None, turns: 0 };
         loop {
+            patience.seen = self.version.load(Ordering::Acquire);
             patience.told = self.bell.told();
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                 if task.is_collective() && result.is_ok() {
@@ -141,7 +157,7 @@ impl Hub {
     }
 
     /// Operations that were put aside get on.
-    fn advance_requests(&self) {
+    pub(crate) fn advance_requests(&self) {
         let mut ongoing = self.requests.lock().clone();
         if ongoing.is_empty() {
             return;
@@ -156,7 +172,7 @@ impl Hub {
     /// Takes what has come, without waiting for anything.
     pub(crate) fn look_once(&self) {
         let mut state = self.state.lock();
-        if state.poll() {
+        if state.poll_all() {
             self.tell(&mut state);
         }
         drop(state);
@@ -167,29 +183,35 @@ impl Hub {
     fn advance(&self, task: &Task, patience: &mut Patience) -> Result<()> {
         let mut state = self.state.lock();
         if state.is_watched {
-            let until = task.deadline.min(Instant::now() + NAP);
-            if state.version == patience.seen {
+            let now = Instant::now();
+            if self.version.load(Ordering::Acquire) == patience.seen {
                 state.followers += 1;
-                self.changed.wait_until(&mut state, until);
+                self.changed.wait_until(&mut state, task.deadline(now).min(now + NAP));
                 state.followers -= 1;
             }
-            patience.seen = state.version;
             drop(state);
             return self.look_at_clock(task, Instant::now());
         }
         state.is_watched = true;
+        // Where there are more processes than cores, one that has to wait lets others run at once.
+        let spin = if state.neighbours < self.cores { SPIN } else { Duration::ZERO };
+        let mut takes_all = false;
         let result = loop {
-            if state.poll() || state.version != patience.seen || self.bell.told() != patience.told {
+            let any = if takes_all { state.poll_all() } else { state.poll() };
+            if any || self.has_changed(patience) {
                 patience.since = None;
                 break Ok(());
             }
             let now = Instant::now();
             let waited = now - *patience.since.get_or_insert(now);
             drop(state);
-            if waited < SPIN {
-                (0..16).for_each(|_| std::hint::spin_loop());
+            if waited < spin {
+                std::hint::spin_loop();
             } else if waited < YIELD {
                 std::thread::yield_now();
+            } else if !takes_all {
+                // Others are not kept waiting while this one sleeps.
+                takes_all = true;
             } else {
                 let slept = self.sleep(task, now, patience);
                 state = self.state.lock();
@@ -198,10 +220,8 @@ impl Hub {
             state = self.state.lock();
         };
         state.is_watched = false;
-        patience.seen = state.version;
         if state.followers > 0 {
-            state.version += 1;
-            patience.seen += 1;
+            self.count_change();
             self.changed.notify_all();
         }
         drop(state);
@@ -212,18 +232,22 @@ impl Hub {
         result
     }
 
+    /// Whether something has happened since it was looked for what is awaited.
+    fn has_changed(&self, patience: &Patience) -> bool {
+        self.version.load(Ordering::Acquire) != patience.seen || self.bell.told() != patience.told
+    }
+
     fn sleep(&self, task: &Task, now: Instant, patience: &Patience) -> Result<()> {
-        let longest = task.deadline.saturating_duration_since(now);
+        let longest = task.deadline(now).saturating_duration_since(now);
         self.bell.sleep(longest, || {
             let mut state = self.state.lock();
-            let is_told = self.bell.told() != patience.told;
-            is_told || state.has_any() || state.version != patience.seen || state.mail.pull()
+            self.has_changed(patience) || state.has_any() || state.mail.pull()
         })?;
         self.look_at_clock(task, Instant::now())
     }
 
     fn look_at_clock(&self, task: &Task, now: Instant) -> Result<()> {
-        if now >= task.deadline {
+        if now >= task.deadline(now) {
             task.expired.store(true, Ordering::Relaxed);
         }
         if blocking::interrupted() {

@@ -1,11 +1,13 @@
 //! Receiving one message.
 
+use crate::channel::First;
 use crate::hub::{Hub, HubState};
 use crate::mail::{Envelope, ReceiveId, Received, Wanted};
 use crate::target::Target;
 use crate::task::Task;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::comm::CommMessage;
+use forebay_wire::comm::{CommMessage, Label};
+use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,11 +24,17 @@ struct Awaited<'a> {
     tag: Option<u64>,
 }
 
+/// How often it is looked for a message that is awaited alone, before anybody is told that it is.
+const GLANCES: u32 = 40;
+
 /// A message that is received. Ready once it has come whole, or cannot come. Given up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Receive<'a> {
     awaited: Awaited<'a>,
     stage: Stage,
+    glances: u32,
+    /// What was counted when it was last looked whether the message can come, and it could.
+    looked: Option<u64>,
 }
 
 /// A message that is looked for, and left to be received. Ready once its beginning has come, or it cannot come.
@@ -52,7 +60,13 @@ impl Awaited<'_> {
     /// Somebody begins to wait for it, or ends.
     fn want(&self, state: &mut HubState, begins: bool) {
         state.mail.want(self.task.comm, self.source, begins);
-        self.hub.room.notify_waiters();
+        if let Some(count) = self.source.map_or(Some(&mut state.awaited_any), |source| {
+            let peer = state.comms.get_mut(&self.task.comm)?.member(source)?.peer;
+            state.peers.get(peer).map(|peer| &mut peer.awaited)
+        }) {
+            *count = if begins { *count + 1 } else { count.saturating_sub(1) };
+        }
+        self.hub.tell_of_room(state);
     }
 
     /// It has not come: why it will not, if that is so.
@@ -119,7 +133,51 @@ impl<'a> Receive<'a> {
         (source, tag): (Option<u32>, Option<u64>),
         target: Target,
     ) -> Receive<'a> {
-        Receive { awaited: Awaited { hub, task, source, tag }, stage: Stage::Fresh(target) }
+        Receive {
+            awaited: Awaited { hub, task, source, tag },
+            stage: Stage::Fresh(target),
+            glances: GLANCES,
+            looked: None,
+        }
+    }
+
+    /// Others are awaited at the same time.
+    pub(crate) fn among_others(mut self) -> Receive<'a> {
+        self.glances = 1;
+        self
+    }
+
+    /// Receives what stands first in the memory that is shared with its rank, if that is what is wanted: so it goes through no list.
+    fn receive_first(&mut self, state: &mut HubState) -> Option<Result<(Envelope, Target)>> {
+        let Awaited { hub, task, source, tag } = self.awaited;
+        let (Stage::Fresh(target), Some(source), Some(tag)) = (&mut self.stage, source, tag) else {
+            return None;
+        };
+        if !state.mail.is_idle(task.comm, task.space.0) {
+            return None;
+        }
+        let HubState { channels, comms, peers, .. } = state;
+        let peer = comms.get_mut(&task.comm)?.member(source)?.peer;
+        // Two that dialled at once have two connections, and may send on different ones.
+        let links: SmallVec<[u64; 2]> = peers.get(peer)?.links.iter().map(|link| link.id).collect();
+        let glances = if state.neighbours < hub.cores { self.glances } else { 1 };
+        let label = Label { source, space: task.space.0, tag };
+        for _ in 0..glances {
+            for link in &links {
+                match channels.get_mut(link)?.receive_first((task.comm, &label), target) {
+                    First::Received(envelope) => {
+                        let Stage::Fresh(target) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                            return None;
+                        };
+                        return Some(Ok((envelope, target)));
+                    }
+                    First::Other => return None,
+                    First::Nothing => {}
+                }
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     fn finish(&mut self, received: Received) -> Result<(Envelope, Target)> {
@@ -127,7 +185,13 @@ impl<'a> Receive<'a> {
         let task = self.awaited.task;
         let (envelope, kind, why) = match received {
             Received::Whole(envelope, target) => return Ok((envelope, target)),
-            Received::TooLong(envelope) => (envelope, ErrorKind::Invalid, "more than there is room for"),
+            Received::TooLong(Envelope { label, bytes }, room) if task.is_collective() => {
+                let here = task.rank;
+                let why =
+                    format_args!("rank {} gives {bytes} bytes where rank {here} has {room}", label.source);
+                return Err(task.failed(ErrorKind::Invalid, Some(label.tag), why));
+            }
+            Received::TooLong(envelope, _) => (envelope, ErrorKind::Invalid, "more than there is room for"),
             Received::NoMemory(envelope) => (envelope, ErrorKind::Full, "for which there is no memory"),
             Received::Broken(envelope) => (envelope, ErrorKind::Unreachable, "and has given up within it"),
         };
@@ -154,10 +218,13 @@ impl<'a> Receive<'a> {
             self.awaited.want(state, false);
             return Poll::Ready(self.finish(received));
         }
-        match self.awaited.look(state) {
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(()) => Poll::Pending,
+        if self.looked != Some(state.mail.alarms) || self.awaited.task.is_expired() {
+            if let Err(error) = self.awaited.look(state) {
+                return Poll::Ready(Err(error));
+            }
+            self.looked = Some(state.mail.alarms);
         }
+        Poll::Pending
     }
 }
 
@@ -175,7 +242,9 @@ impl<'a> Probe<'a> {
     pub(crate) fn now(&self) -> Result<Option<Envelope>> {
         let awaited = self.awaited;
         let mut state = awaited.hub.state.lock();
-        state.poll();
+        if state.poll_all() {
+            awaited.hub.tell(&mut state);
+        }
         let found = state.mail.probe(awaited.task.comm, &awaited.wanted());
         if found.is_none() {
             awaited.look(&mut state)?;
@@ -216,7 +285,11 @@ impl Future for Receive<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let hub = self.awaited.hub;
-        self.look(&mut hub.state.lock())
+        let mut state = hub.state.lock();
+        match self.receive_first(&mut state) {
+            Some(received) => Poll::Ready(received),
+            None => self.look(&mut state),
+        }
     }
 }
 

@@ -97,8 +97,8 @@ impl Reduction {
     /// Combines another rank's elements with one's own. The other's are of no meaning afterwards.
     pub(crate) fn combine(&self, mine: &mut [u8], others: &mut [u8], side: Side) -> Result<()> {
         match (&self.way, side) {
-            (Way::BuiltIn(combines), Side::Higher) => (combines.with_higher)(mine, others),
-            (Way::BuiltIn(combines), Side::Lower) => (combines.with_lower)(mine, others),
+            (Way::BuiltIn(combines), Side::Higher) => (combines.with_higher.into)(mine, others),
+            (Way::BuiltIn(combines), Side::Lower) => (combines.with_lower.into)(mine, others),
             (Way::Function(function), Side::Lower) => function(self.element, others, mine)?,
             (Way::Function(function), Side::Higher) => {
                 function(self.element, mine, others)?;

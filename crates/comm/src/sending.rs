@@ -32,6 +32,10 @@ pub(crate) struct Send<'a> {
     tag: u64,
     source: Source,
     stage: Stage,
+    /// If it is longer it is read by its receiver where it lies, if that can.
+    lent_beyond: usize,
+    /// What was counted when it was last looked whether it makes sense to wait, and it did.
+    looked: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -47,7 +51,13 @@ enum Stage {
 
 impl<'a> Send<'a> {
     pub(crate) fn new(hub: &'a Arc<Hub>, task: &'a Task, dest: u32, tag: u64, source: Source) -> Send<'a> {
-        Send { hub, task, dest, tag, source, stage: Stage::Fresh }
+        Send { hub, task, dest, tag, source, stage: Stage::Fresh, lent_beyond: PIECE, looked: None }
+    }
+
+    /// The same, but if it is longer than so many bytes its receiver reads it where it lies, if it can: fewer copies, but this waits for it.
+    pub(crate) fn lent_beyond(mut self, bytes: usize) -> Send<'a> {
+        self.lent_beyond = bytes;
+        self
     }
 
     /// Whether it has ended, in whatever way.
@@ -58,7 +68,7 @@ impl<'a> Send<'a> {
     fn look(&mut self) -> Poll<Result<()>> {
         let link = match &self.stage {
             Stage::Fresh => {
-                let hub = self.hub.clone();
+                let hub = self.hub;
                 let mut state = hub.state.lock();
                 if self.dest == self.task.rank {
                     self.stage = Stage::Over;
@@ -83,8 +93,11 @@ impl<'a> Send<'a> {
                 Poll::Ready(Ok(()))
             }
             Ok(false) => {
-                let hub = self.hub.clone();
+                let hub = self.hub;
                 let mut state = hub.state.lock();
+                if self.looked == Some(state.mail.alarms) && !self.task.is_expired() {
+                    return Poll::Pending;
+                }
                 // Who has taken a message may have gone since it was looked for that.
                 if self.hub.is_hopeless(&state, self.task, self.dest) && self.is_back() {
                     drop(state);
@@ -92,7 +105,10 @@ impl<'a> Send<'a> {
                 }
                 match self.check(&mut state) {
                     Err(error) => Poll::Ready(Err(error)),
-                    Ok(()) => Poll::Pending,
+                    Ok(()) => {
+                        self.looked = Some(state.mail.alarms);
+                        Poll::Pending
+                    }
                 }
             }
             Err(error) => {
@@ -199,7 +215,10 @@ impl<'a> Send<'a> {
         let source = self.source;
         let bytes = source.len();
         let is_long = bytes > PIECE;
-        if is_long && !matches!(self.stage, Stage::Begun(..)) && shared.reads.load(Ordering::Relaxed) {
+        if bytes > self.lent_beyond
+            && !matches!(self.stage, Stage::Begun(..))
+            && shared.reads.load(Ordering::Relaxed)
+        {
             return self.lend(link, shared);
         }
         let mut writer = shared.writer.lock();

@@ -114,14 +114,22 @@ impl Source {
     }
 }
 
+/// Memory of so many bytes, whatever stands in it. There are no more than a record carries.
+pub(crate) fn first_of(scratch: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if scratch.len() < bytes {
+        scratch.resize(bytes, 0);
+    }
+    &mut scratch[..bytes]
+}
+
 /// Where the bytes of a message go.
 pub(crate) enum Target {
     /// To memory that is made for it.
     Made(Vec<u8>),
     /// To a caller's memory, which may be longer.
     Place(Place),
-    /// They are combined with what is in a caller's memory.
-    Combined(Place, Combine),
+    /// They are combined with what is in a caller's memory, or with these, in that memory.
+    Combined(Place, Combine, Option<Source>),
 }
 
 impl std::fmt::Debug for Target {
@@ -135,7 +143,7 @@ impl Target {
     pub(crate) fn longest(&self) -> usize {
         match self {
             Target::Made(_) => usize::MAX,
-            Target::Place(place) | Target::Combined(place, _) => place.bytes,
+            Target::Place(place) | Target::Combined(place, ..) => place.bytes,
         }
     }
 
@@ -169,9 +177,11 @@ impl Target {
 
     /// Bytes of it have come. Those that are combined come in whole elements: pieces are of multiples of 64 bytes, but for the last.
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
-        if let Target::Combined(place, combine) = self {
-            if let Some(space) = place.slice().get_mut(at..at + bytes.len()) {
-                combine(space, bytes);
+        if let Target::Combined(place, combine, own) = self {
+            let Some(space) = place.slice().get_mut(at..at + bytes.len()) else { return };
+            match own.as_ref().and_then(|own| own.slice().get(at..at + bytes.len())) {
+                Some(own) => (combine.apart)(space, own, bytes),
+                None => (combine.into)(space, bytes),
             }
             return;
         }

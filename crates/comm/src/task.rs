@@ -4,12 +4,14 @@ use crate::kind::Kind;
 use forebay_core::{Error, ErrorKind};
 use forebay_wire::comm::Label;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Bits of the number of a collective.
 const NUMBER: u32 = 40;
+/// As good as never.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Which part of a comm (0: all of it, else one that was split off), and in that the number of a collective, or 0 for users' messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +46,18 @@ pub(crate) struct Task {
     /// Tells what is said in it from all else.
     pub(crate) space: Space,
     pub(crate) timeout: Duration,
-    pub(crate) deadline: Instant,
+    /// When that is over, once somebody has begun to wait.
+    pub(crate) deadline: OnceLock<Instant>,
     /// The deadline is over: what still waits fails when it is looked at next.
     pub(crate) expired: AtomicBool,
 }
 
 impl Task {
+    /// When it has waited for long enough. It counts from the first wait on.
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        *self.deadline.get_or_init(|| now.checked_add(self.timeout.min(FAR)).unwrap_or(now))
+    }
+
     pub(crate) fn label(&self, tag: u64) -> Label {
         Label { source: self.rank, space: self.space.0, tag }
     }

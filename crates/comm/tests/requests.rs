@@ -7,7 +7,8 @@ use common::{Over, comms, group, pattern};
 use forebay_comm::{Comm, Datatype, Memory, Operation, Reduction, Request};
 use forebay_core::ErrorKind;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Runs the same on every rank, each in a thread of its own.
 fn on_all(over: Over, size: usize, work: impl Fn(&Arc<Comm>) + Sync) {
@@ -71,6 +72,26 @@ fn messages_cross_whatever_the_order_of_waits() {
 }
 
 #[test]
+fn a_short_message_goes_once_there_is_a_connection() {
+    let received = AtomicBool::new(false);
+    on_all(Over::Shm, 2, |comm| {
+        if comm.rank() == 1 {
+            assert_eq!(comm.recv(0, 1).unwrap(), b"now");
+            return received.store(true, Ordering::Relaxed);
+        }
+        let mut bytes = b"now".to_vec();
+        let request = comm.isend(1, 1, memory(&mut bytes)).unwrap();
+        // Nothing is called here meanwhile.
+        let since = Instant::now();
+        while !received.load(Ordering::Relaxed) {
+            assert!(since.elapsed() < Duration::from_secs(30));
+            std::thread::yield_now();
+        }
+        request.wait(comm).unwrap();
+    });
+}
+
+#[test]
 fn the_first_of_several_is_told_and_others_go_on() {
     on_all(Over::Shm, 3, |comm| {
         if comm.rank() > 0 {
@@ -109,7 +130,7 @@ fn collectives_go_on_while_others_are_waited_for() {
             let mut upto = vec![1u8; 30];
             let requests = [
                 comm.ibarrier(),
-                comm.iallreduce(memory(&mut sum), &added).unwrap(),
+                comm.iallreduce(None, memory(&mut sum), &added).unwrap(),
                 comm.ibcast(2, memory(&mut first)).unwrap(),
                 comm.iallgather_into(memory(&mut mine), memory(&mut all), &vec![20_000; size]).unwrap(),
                 comm.ialltoall(memory(&mut given), memory(&mut crossed)).unwrap(),

@@ -14,7 +14,7 @@ pub(crate) use types::{Datatype, Op};
 use crate::errors::{Freed, raise, waiting};
 use crate::given::group as given_group;
 use crate::timeout::Timeout;
-use collectives::{Computed, Reduces};
+use collectives::Operands;
 use forebay_client::{Error, comm};
 use given::part;
 use layout::Given;
@@ -275,9 +275,12 @@ impl Comm {
     }
 
     fn allreduce(&self, py: Python<'_>, sent: Any<'_, '_>, received: Any<'_, '_>, op: &Op) -> PyResult<()> {
-        let mut computed = Computed::of(sent, Some(received))?;
-        let reduction = op.of(py, computed.element())?;
-        waiting(py, || self.comm.allreduce(computed.slice_mut(), &reduction))
+        let mut operands = Operands::of(sent, Some(received))?;
+        let reduction = op.of(py, operands.element())?;
+        waiting(py, || {
+            let (from, into) = operands.slices();
+            self.comm.allreduce(from, into, &reduction)
+        })
     }
 
     fn iallreduce(
@@ -287,7 +290,7 @@ impl Comm {
         received: Any<'_, '_>,
         op: &Op,
     ) -> PyResult<Request> {
-        let going = collectives::allreduce(py, &self.comm, Reduces::All, (sent, received), op)?;
+        let going = collectives::allreduce(py, &self.comm, (sent, received), op)?;
         Ok(self.request(py, going))
     }
 
@@ -299,8 +302,7 @@ impl Comm {
         received: Any<'_, '_>,
         op: &Op,
     ) -> PyResult<Request> {
-        let which = if exclusive { Reduces::Below } else { Reduces::UpTo };
-        let going = collectives::allreduce(py, &self.comm, which, (sent, received), op)?;
+        let going = collectives::scan(py, &self.comm, exclusive, (sent, received), op)?;
         Ok(self.request(py, going))
     }
 

@@ -11,6 +11,7 @@ pub mod address;
 pub mod asynchronous;
 pub mod blocking;
 pub mod connection_file;
+pub mod fork;
 pub mod host;
 pub mod inprocess;
 pub mod link;

@@ -75,7 +75,7 @@ unsafe fn sent_apart(
 ///
 /// # Safety
 /// Both are so many bytes, the same ones or none in common.
-pub(super) unsafe fn carry(sent: *const c_void, received: *mut c_void, count: u64) -> Result<()> {
+unsafe fn carry(sent: *const c_void, received: *mut c_void, count: u64) -> Result<()> {
     // SAFETY: the caller vouches for it.
     unsafe {
         if std::ptr::eq(sent, received) {
@@ -85,6 +85,38 @@ pub(super) unsafe fn carry(sent: *const c_void, received: *mut c_void, count: u6
         to.copy_from_slice(from);
     }
     Ok(())
+}
+
+/// What is sent, unless it stands where the result will be.
+///
+/// # Safety
+/// As for [`bytes`].
+pub(super) unsafe fn unless_in_place<'a>(
+    sent: *const c_void,
+    received: *mut c_void,
+    count: u64,
+) -> Result<Option<&'a [u8]>> {
+    if std::ptr::eq(sent, received) {
+        return Ok(None);
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { bytes(sent, count, "sent") }.map(Some)
+}
+
+/// The same, for an operation that goes on.
+///
+/// # Safety
+/// As for [`memory`].
+unsafe fn memory_unless_in_place(
+    sent: *const c_void,
+    received: *mut c_void,
+    count: u64,
+) -> Result<Option<Memory>> {
+    if std::ptr::eq(sent, received) {
+        return Ok(None);
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { memory(sent, count, "sent") }.map(Some)
 }
 
 /// Lengths of blocks: those that are given, or all as long.
@@ -206,14 +238,13 @@ pub(super) unsafe fn reduce(
     // SAFETY: the caller vouches for it.
     unsafe {
         let (reduction, count) = (opened.reduction(dtype, op)?, bytes_of(count, dtype)?);
-        if opened.comm.rank() == root {
-            carry(sent, received, count)?;
-            let request = opened.comm.ireduce(root, memory(received, count, "received")?, &reduction)?;
-            return Ok(Going::new(&opened.comm, request, Vec::new()));
-        }
-        let (memory, copy) = copied(bytes(sent, count, "sent")?)?;
-        let request = opened.comm.ireduce(root, memory, &reduction)?;
-        Ok(Going::new(&opened.comm, request, vec![copy]))
+        let (from, into) = if opened.comm.rank() == root {
+            (memory_unless_in_place(sent, received, count)?, memory(received, count, "received")?)
+        } else {
+            (Some(memory(sent, count, "sent")?), memory(std::ptr::null(), 0, "received")?)
+        };
+        let request = opened.comm.ireduce(root, from, into, &reduction)?;
+        Ok(Going::new(&opened.comm, request, Vec::new()))
     }
 }
 
@@ -230,8 +261,9 @@ pub(super) unsafe fn allreduce(
     // SAFETY: the caller vouches for it.
     unsafe {
         let (reduction, count) = (opened.reduction(dtype, op)?, bytes_of(count, dtype)?);
-        carry(sent, received, count)?;
-        let request = opened.comm.iallreduce(memory(received, count, "received")?, &reduction)?;
+        let from = memory_unless_in_place(sent, received, count)?;
+        let into = memory(received, count, "received")?;
+        let request = opened.comm.iallreduce(from, into, &reduction)?;
         Ok(Going::new(&opened.comm, request, Vec::new()))
     }
 }

@@ -3,7 +3,6 @@
 use crate::connection::group::Group;
 use crate::connection::rpc::unexpected;
 use crate::declared::ProducerOptions;
-use crate::fork::ForkGuard;
 use crate::job;
 use crate::producer::home_choice::HomeChoice;
 use crate::producer::rank::Producer;
@@ -12,6 +11,7 @@ use crate::put_target::PutTarget;
 use forebay_core::Result;
 use forebay_core::contract::Sequence;
 use forebay_core::steps::{Joining, RunOptions};
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::client::producer::{Reply, Request};
 use forebay_wire::connection::Role;
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,6 @@
 
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
-use crate::fork::ForkGuard;
 use crate::on_loss::OnLoss;
 use crate::producer::state::ProducerState;
 use crate::put_target::PutTarget;
@@ -11,6 +10,7 @@ use forebay_core::ids::{RunNumber, ServerId, StepNumber};
 use forebay_core::placement::Placement;
 use forebay_core::steps::{Joining, Policy};
 use forebay_core::{Error, ErrorKind, Result};
+use forebay_transport::fork::ForkGuard;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,10 +1,10 @@
 //! The steps that a reader holds, and the server that is told when it has finished with them.
 
 use crate::connection::rpc::{Rpc, lock};
-use crate::fork::ForkGuard;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::ids::{RunNumber, STATIC_STEP, ServerId, StepNumber};
 use forebay_core::steps::{AttachmentId, HeldStep, Sharer, StepReport};
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::client::consumer::Request;
 use forebay_wire::client::worker;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,10 @@
 //! An arena of a server on this host, mapped for reading.
 
 use crate::connection::rpc::{Rpc, lock};
-use crate::fork::ForkGuard;
 use forebay_core::Result;
 use forebay_store::ranges::RangeSet;
 use forebay_store::{Access, Mapping, PAGE, pages};
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::client::reading::Request;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

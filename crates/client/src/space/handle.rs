@@ -3,7 +3,6 @@
 use crate::connection::group::Group;
 use crate::connection::rpc::lock;
 use crate::declared::SpaceOptions;
-use crate::fork::ForkGuard;
 use crate::put_target::PutTarget;
 use crate::reading::server_pool::ServerPool;
 use forebay_core::contract::Field;
@@ -11,6 +10,7 @@ use forebay_core::ids::{ServerId, StepNumber};
 use forebay_core::steps::check_replicas_among;
 use forebay_core::tiles::{TileMap, hash_in_space};
 use forebay_core::{Error, Result};
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::connection::Role;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

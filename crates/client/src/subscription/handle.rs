@@ -2,7 +2,6 @@
 
 use crate::connection::group::{Group, pause_before_retry};
 use crate::connection::rpc::lock;
-use crate::fork::ForkGuard;
 use crate::reading::block_access::ARENAS_KEPT;
 use crate::reading::held_steps::{HeldSteps, StepSource};
 use crate::reading::server_pool::ServerPool;
@@ -17,6 +16,7 @@ use forebay_query::SPACE;
 use forebay_query::subscription::{Definition, Event};
 use forebay_query::value::{Unknown, UnknownKind};
 use forebay_transport::blocking;
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::client::consumer::{self, Request};
 use forebay_wire::connection::Role;
 use forebay_wire::subscription::From;

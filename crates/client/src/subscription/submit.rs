@@ -3,11 +3,11 @@
 use crate::connection::coordinator::CoordinatorAnswer;
 use crate::connection::group::Group;
 use crate::connection::rpc::{Rpc, lock, unexpected};
-use crate::fork::ForkGuard;
 use crate::group_options::GroupOptions;
 use crate::subscription::handle::Subscription;
 use forebay_core::{ErrorKind, Result};
 use forebay_query::subscription::Definition;
+use forebay_transport::fork::ForkGuard;
 use forebay_wire::client::consumer::{Reply, Request};
 use forebay_wire::connection::Role;
 use forebay_wire::subscription::From;

@@ -2,14 +2,11 @@
 
 use super::exchange::Exchange;
 use super::layout::{Blocks, blocks_of};
-use super::{DOWN, beside};
+use super::{DOWN, SHORT, beside};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::task::Task;
 use forebay_core::Result;
-
-/// Up to so many bytes in all are sent on by those that have them.
-const SHORT: usize = 8 << 10;
 
 impl Comm {
     /// Gives every rank every rank's bytes, by rank. Each block is sent on from where it was received.

@@ -5,50 +5,53 @@
 //! bits, whatever the timing.
 
 use super::doubling::{Doubling, Part, range_of};
-use super::{ASIDE, DOWN, UP, both};
+use super::{ASIDE, DOWN, SHORT, UP, both, carry, check_operand};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::reduction::{Reduction, Side};
 use crate::task::Task;
 use forebay_core::Result;
 
-/// Up to so many bytes all of them are exchanged in each round.
-const SHORT: usize = 8 << 10;
-
 impl Comm {
-    /// Combines every rank's elements one by one; all get the result, in the memory that they gave. It must be of the same length
-    /// everywhere. Copies nothing but the messages.
-    pub fn allreduce(&self, bytes: &mut [u8], reduction: &Reduction) -> Result<()> {
-        reduction.check(bytes.len())?;
+    /// Combines every rank's elements one by one; all get the result. What this rank gives stands in `from`, or where the result will be.
+    /// It must be of the same length everywhere. Copies nothing but the messages.
+    pub fn allreduce(&self, from: Option<&[u8]>, into: &mut [u8], reduction: &Reduction) -> Result<()> {
+        check_operand(from, into, reduction)?;
         let task = self.collective(Kind::of(What::Allreduce).with(reduction));
-        self.hub.run(&task, self.allreduce_of(&task, bytes, reduction))
+        self.hub.run(&task, self.allreduce_of(&task, from, into, reduction))
     }
 
     pub(crate) async fn allreduce_of(
         &self,
         task: &Task,
-        bytes: &mut [u8],
+        from: Option<&[u8]>,
+        into: &mut [u8],
         reduction: &Reduction,
     ) -> Result<()> {
+        if let Some(way) = self.near(into.len(), reduction, What::Allreduce) {
+            return self.allreduce_near(task, way, (from, into), reduction).await;
+        }
         let doubling = Doubling::of(self.size);
         let (place, takes_from) = match doubling.part(self.rank) {
             Part::Gives(other) => {
-                self.put(task, other, UP, bytes).await?;
-                return self.fill(task, other, ASIDE, bytes).await;
+                self.put(task, other, UP, from.unwrap_or(into)).await?;
+                return self.fill(task, other, ASIDE, into).await;
             }
             Part::Meets { place, takes_from } => (place, takes_from),
         };
+        let mut from = from;
         if let Some(other) = takes_from {
-            self.combine(task, (other, UP), bytes, (reduction, Side::Lower)).await?;
+            self.combine(task, (other, UP), (from.take(), into), (reduction, Side::Lower)).await?;
         }
-        if bytes.len() <= SHORT || bytes.len() / reduction.element() < doubling.places as usize {
-            self.exchange_all(task, doubling, place, bytes, reduction).await?;
+        if into.len() <= SHORT || into.len() / reduction.element() < doubling.places as usize {
+            carry(from, into);
+            self.exchange_all(task, doubling, place, into, reduction).await?;
         } else {
-            self.halve(task, doubling, place, bytes, reduction).await?;
-            self.gather_halves(task, doubling, place, bytes, reduction.element()).await?;
+            self.halve(task, doubling, place, (from, into), reduction).await?;
+            self.gather_halves(task, doubling, place, into, reduction.element()).await?;
         }
         match takes_from {
-            Some(other) => self.put(task, other, ASIDE, bytes).await,
+            Some(other) => self.put(task, other, ASIDE, into).await,
             None => Ok(()),
         }
     }
@@ -69,11 +72,14 @@ impl Comm {
             if bytes.len() <= SHORT {
                 // They are copied, and may be changed once they are on their way.
                 self.put(task, other, tag, bytes).await?;
-                self.combine(task, (other, tag), bytes, how).await?;
+                self.combine(task, (other, tag), (None, bytes), how).await?;
             } else {
                 let given = bytes.to_vec();
-                both(self.put(task, other, tag, &given), self.combine(task, (other, tag), bytes, how))
-                    .await?;
+                both(
+                    self.put(task, other, tag, &given),
+                    self.combine(task, (other, tag), (None, bytes), how),
+                )
+                .await?;
             }
         }
         Ok(())
@@ -85,20 +91,33 @@ impl Comm {
         task: &Task,
         doubling: Doubling,
         place: u32,
-        bytes: &mut [u8],
+        (mut from, into): (Option<&[u8]>, &mut [u8]),
         reduction: &Reduction,
     ) -> Result<()> {
         let element = reduction.element();
-        let elements = bytes.len() / element;
+        let elements = into.len() / element;
+        if doubling.places == 1 {
+            carry(from, into);
+        }
         for (round, distance) in (1..).zip(doubling.distances()) {
             let other = doubling.rank_at(place ^ distance);
             let how = (reduction, if place & distance == 0 { Side::Higher } else { Side::Lower });
             let kept = range_of(place, round, elements);
             let given = range_of(place ^ distance, round, elements);
-            let (kept, given) = two_ranges(bytes, kept, given, element);
             let tag = DOWN + u64::from(distance);
-            let send = self.put(task, other, tag, given);
-            both(send, self.combine(task, (other, tag), kept, how)).await?;
+            let [own, away] = [&kept, &given].map(|range| range.start * element..range.end * element);
+            match from.take() {
+                Some(from) => {
+                    let send = self.put(task, other, tag, &from[away]);
+                    let operands = (Some(&from[own.clone()]), &mut into[own]);
+                    both(send, self.combine(task, (other, tag), operands, how)).await?;
+                }
+                None => {
+                    let (kept, given) = two_ranges(into, kept, given, element);
+                    let send = self.put(task, other, tag, given);
+                    both(send, self.combine(task, (other, tag), (None, kept), how)).await?;
+                }
+            }
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! Down a binomial tree, as in Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005):
 //! ceil(log2 n) rounds. On one host each rank reads where the one above it has the bytes.
 
-use super::DOWN;
+use super::exchange::Exchange;
+use super::tree::{FAR, NEAR, Tree};
+use super::{DOWN, SHORT};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::task::Task;
@@ -16,9 +18,8 @@ impl Comm {
     }
 
     pub(crate) async fn bcast_of(&self, task: &Task, root: u32, bytes: &mut [u8]) -> Result<()> {
-        let (place, first) = self.branch(root);
-        if place != 0 {
-            self.fill(task, self.rank_at(root, place - first), DOWN, bytes).await?;
+        if let Some(parent) = self.way_down(root).parent() {
+            self.fill(task, self.rank_at(root, parent), DOWN, bytes).await?;
         }
         self.pass_down(task, root, bytes).await
     }
@@ -31,32 +32,30 @@ impl Comm {
     }
 
     pub(super) async fn broadcast_of(&self, task: &Task, root: u32, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let (place, first) = self.branch(root);
-        if place != 0 {
-            bytes = self.get(task, self.rank_at(root, place - first), DOWN).await?;
+        if let Some(parent) = self.way_down(root).parent() {
+            bytes = self.get(task, self.rank_at(root, parent), DOWN).await?;
         }
         self.pass_down(task, root, &bytes).await?;
         Ok(bytes)
     }
 
     async fn pass_down(&self, task: &Task, root: u32, bytes: &[u8]) -> Result<()> {
-        let (place, mut bit) = self.branch(root);
-        while bit > 1 {
-            bit >>= 1;
-            if place + bit < self.size {
-                self.put(task, self.rank_at(root, place + bit), DOWN, bytes).await?;
+        let children = self.way_down(root).children();
+        if bytes.len() <= SHORT {
+            for child in children {
+                self.put(task, self.rank_at(root, child), DOWN, bytes).await?;
             }
+            return Ok(());
         }
-        Ok(())
+        let mut sends = Exchange::new(self, task);
+        for child in children {
+            sends.send(self.rank_at(root, child), DOWN, bytes);
+        }
+        sends.finish().await
     }
 
-    /// This rank's place in the tree, and how far below is the one above it.
-    fn branch(&self, root: u32) -> (u32, u32) {
-        let place = self.place(root);
-        let mut bit = 1;
-        while bit < self.size && place & bit == 0 {
-            bit <<= 1;
-        }
-        (place, bit)
+    /// The tree in which bytes go down.
+    fn way_down(&self, root: u32) -> Tree {
+        self.tree(root, if self.is_one_host { NEAR } else { FAR })
     }
 }

@@ -40,6 +40,17 @@ impl Doubling {
         if place < self.rest { 2 * place + 1 } else { place + self.rest }
     }
 
+    /// All ranks in their order, and how many runs of ranks end with each: so often the run that is combined last is combined with the one
+    /// before it. Who combines what all give does it in the order of those that meet by that.
+    pub(super) fn merges(self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.places + self.rest).map(move |rank| match self.part(rank) {
+            Part::Gives(_) => (rank, 0),
+            Part::Meets { place, takes_from } => {
+                (rank, place.trailing_ones() + u32::from(takes_from.is_some()))
+            }
+        })
+    }
+
     /// How far away those are that meet, round by round.
     pub(super) fn distances(self) -> impl Iterator<Item = u32> {
         (0..self.places.ilog2()).map(|round| 1 << round)
@@ -78,6 +89,15 @@ mod tests {
                 }
             }
             assert_eq!(places, (0..doubling.places).collect::<Vec<_>>());
+            let mut runs: Vec<u32> = Vec::new();
+            for (_, merges) in doubling.merges() {
+                runs.push(1);
+                for _ in 0..merges {
+                    let last = runs.pop().unwrap();
+                    *runs.last_mut().unwrap() += last;
+                }
+            }
+            assert_eq!(runs, [size]);
             let mut owned = [0; 101];
             for place in 0..doubling.places {
                 range_of(place, doubling.places.ilog2(), 101).for_each(|element| owned[element] += 1);

@@ -41,7 +41,7 @@ impl<'a> Exchange<'a> {
         let expected = into.len();
         // SAFETY: the memory is borrowed as long as this lives, and with it the receive.
         let place = unsafe { Place::new(into.as_mut_ptr(), expected) };
-        let receive = self.comm.receive(self.task, (source, tag), Target::Place(place));
+        let receive = self.comm.receive(self.task, (source, tag), Target::Place(place)).among_others();
         self.receives.push(Awaited { source, expected, receive });
     }
 

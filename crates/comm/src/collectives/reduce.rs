@@ -4,56 +4,92 @@
 //! Elements are combined as [`Comm::allreduce`] does it, so that both give the same bits.
 
 use super::doubling::{Doubling, Part, range_of};
-use super::{ASIDE, UP};
+use super::{ASIDE, SHORT, UP, carry, check_operand};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::reduction::{Reduction, Side};
 use crate::task::Task;
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 
-/// Up to so many bytes go up the tree.
-const SHORT: usize = 8 << 10;
 /// What rank 0 has combined goes to a root that is another one.
 const AWAY: u64 = u32::MAX as u64;
 
+/// What a rank gives, unless it stands where the result will be; and that, if it is the root.
+pub(crate) type Operands<'a> = (Option<&'a [u8]>, Option<&'a mut [u8]>);
+
 impl Comm {
-    /// Combines every rank's elements one by one, in the root's memory; that of the others is used on the way, and of no meaning
-    /// afterwards. It must be of the same length everywhere. Copies nothing but the messages.
-    pub fn reduce(&self, root: u32, bytes: &mut [u8], reduction: &Reduction) -> Result<()> {
-        self.check_rank(root)?;
-        reduction.check(bytes.len())?;
+    /// Combines every rank's elements one by one, for the root. What a rank gives stands in `from`, at the root else where the result
+    /// will be; `into` is empty for the others. It must be of the same length everywhere. Copies nothing but the messages.
+    pub fn reduce(
+        &self,
+        root: u32,
+        from: Option<&[u8]>,
+        into: &mut [u8],
+        reduction: &Reduction,
+    ) -> Result<()> {
+        let operands = self.reduced(root, from, into, reduction)?;
         let task = self.collective(Kind::of(What::Reduce).at(root).with(reduction));
-        self.hub.run(&task, self.reduce_of(&task, root, bytes, reduction))
+        self.hub.run(&task, self.reduce_of(&task, root, operands, reduction))
+    }
+
+    /// What a rank gives to a reduction, and where the result goes, if it is the root.
+    pub(crate) fn reduced<'a>(
+        &self,
+        root: u32,
+        from: Option<&'a [u8]>,
+        into: &'a mut [u8],
+        reduction: &Reduction,
+    ) -> Result<Operands<'a>> {
+        self.check_rank(root)?;
+        if self.rank == root {
+            check_operand(from, into, reduction)?;
+            return Ok((from, Some(into)));
+        }
+        let from =
+            from.ok_or_else(|| Error::invalid("only the root's result can stand where what it gives is"))?;
+        reduction.check(from.len())?;
+        Ok((Some(from), None))
     }
 
     pub(crate) async fn reduce_of(
         &self,
         task: &Task,
         root: u32,
-        bytes: &mut [u8],
+        (from, into): Operands<'_>,
         reduction: &Reduction,
     ) -> Result<()> {
         let (doubling, element) = (Doubling::of(self.size), reduction.element());
-        let is_short = bytes.len() <= SHORT || bytes.len() / element < doubling.places as usize;
+        let bytes = into.as_deref().or(from).unwrap_or_default().len();
+        if let Some(way) = self.near(bytes, reduction, What::Reduce) {
+            return self.reduce_near(task, way, root, (from, into), reduction).await;
+        }
+        // Others than the root have no memory for a result, but may need some on the way.
+        let mut scratch = self.scratch(if into.is_none() { bytes } else { 0 });
+        let into = into.unwrap_or(&mut scratch);
+        let is_short = bytes <= SHORT || bytes / element < doubling.places as usize;
+        let mut from = from;
         let place = match doubling.part(self.rank) {
             Part::Gives(other) => {
-                self.put(task, other, UP, bytes).await?;
+                self.put(task, other, UP, from.unwrap_or(into)).await?;
                 None
             }
             Part::Meets { place, takes_from } => {
                 if let Some(other) = takes_from {
-                    self.combine(task, (other, UP), bytes, (reduction, Side::Lower)).await?;
+                    self.combine(task, (other, UP), (from.take(), into), (reduction, Side::Lower)).await?;
                 }
                 Some(place)
             }
         };
         match place {
-            Some(place) if is_short => self.go_up(task, (doubling, place), root, bytes, reduction).await?,
+            Some(place) if is_short => {
+                carry(from, into);
+                self.go_up(task, (doubling, place), root, into, reduction).await?;
+            }
             Some(place) => {
-                self.halve(task, doubling, place, bytes, reduction).await?;
+                self.halve(task, doubling, place, (from, into), reduction).await?;
                 if self.rank != root {
-                    let mine = range_of(place, doubling.places.ilog2(), bytes.len() / element);
-                    let mine = &bytes[mine.start * element..mine.end * element];
+                    let mine = range_of(place, doubling.places.ilog2(), bytes / element);
+                    let mine = &into[mine.start * element..mine.end * element];
                     self.put(task, root, ASIDE, mine).await?;
                 }
             }
@@ -64,11 +100,11 @@ impl Comm {
         }
         if is_short {
             let first = doubling.rank_at(0);
-            return if first == root { Ok(()) } else { self.fill(task, first, AWAY, bytes).await };
+            return if first == root { Ok(()) } else { self.fill(task, first, AWAY, into).await };
         }
         for other in (0..doubling.places).filter(|other| Some(*other) != place) {
-            let theirs = range_of(other, doubling.places.ilog2(), bytes.len() / element);
-            let theirs = &mut bytes[theirs.start * element..theirs.end * element];
+            let theirs = range_of(other, doubling.places.ilog2(), bytes / element);
+            let theirs = &mut into[theirs.start * element..theirs.end * element];
             self.fill(task, doubling.rank_at(other), ASIDE, theirs).await?;
         }
         Ok(())
@@ -89,7 +125,7 @@ impl Comm {
                 return self.put(task, doubling.rank_at(place - distance), tag, bytes).await;
             }
             let from = (doubling.rank_at(place + distance), tag);
-            self.combine(task, from, bytes, (reduction, Side::Higher)).await?;
+            self.combine(task, from, (None, bytes), (reduction, Side::Higher)).await?;
         }
         if self.rank == root { Ok(()) } else { self.put(task, root, AWAY, bytes).await }
     }

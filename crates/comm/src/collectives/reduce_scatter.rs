@@ -62,7 +62,7 @@ impl Comm {
                     (true, 0) => into.copy_from_slice(own),
                     (true, _) => self.combine_here(task, into, &mut own.to_vec(), how)?,
                     (false, 0) => self.fill(task, rank, DOWN, into).await?,
-                    (false, _) => self.combine(task, (rank, DOWN), into, how).await?,
+                    (false, _) => self.combine(task, (rank, DOWN), (None, into), how).await?,
                 }
             }
             Ok(())

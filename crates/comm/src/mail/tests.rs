@@ -126,7 +126,7 @@ fn a_message_that_does_not_come_whole_is_awaited_again() {
     #[allow(unsafe_code)]
     let place = unsafe { Place::new(sum.as_mut_ptr(), sum.len()) };
     let combine = Operation::Sum.of(Datatype::UInt8).unwrap().with_higher;
-    let id = mail.post(1, WANTED, Target::Combined(place, combine));
+    let id = mail.post(1, WANTED, Target::Combined(place, combine, None));
     let stream = mail.begin(1, envelope(1, 2)).unwrap();
     mail.more(stream, &[1]);
     mail.fail(stream);

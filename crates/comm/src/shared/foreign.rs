@@ -8,6 +8,11 @@ use forebay_core::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Numbers of processes are given in turn: in this time there are not enough new ones to come to the same number again.
+const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// Where a number of one's own lies by which others find out whether they can read it.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub(crate) struct Foreign {
     process: i32,
     /// Tells whether it is still there: its number may be another one's by now.
     handle: OwnedFd,
+    /// When it was last seen.
+    seen: Cell<Option<Instant>>,
 }
 
 impl Foreign {
@@ -39,7 +46,7 @@ impl Foreign {
     pub(crate) fn find(process: u32, (address, number): (u64, u128)) -> Option<Foreign> {
         let id = i32::try_from(process).ok()?;
         let handle = pidfd_open(Pid::from_raw(id)?, PidfdFlags::empty()).ok()?;
-        let found = Foreign { process: id, handle };
+        let found = Foreign { process: id, handle, seen: Cell::new(None) };
         let mut bytes = [0; 16];
         found.read(address, &mut bytes).ok()?;
         (u128::from_ne_bytes(bytes) == number).then_some(found)
@@ -73,8 +80,18 @@ impl Foreign {
         Ok(())
     }
 
-    /// Whether it is still there.
+    /// Whether it is still there, or was so just now: its number is not another one's so soon.
     pub(crate) fn is_alive(&self) -> bool {
+        let now = Instant::now();
+        if self.seen.get().is_some_and(|seen| now - seen < JUST_NOW) {
+            return true;
+        }
+        let is_there = self.is_there();
+        self.seen.set(is_there.then_some(now));
+        is_there
+    }
+
+    fn is_there(&self) -> bool {
         let mut poll = [PollFd::new(&self.handle, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(0))

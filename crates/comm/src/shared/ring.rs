@@ -116,14 +116,21 @@ impl<M: Memory> Reader<M> {
     pub(crate) fn take(&mut self, bytes: usize) -> Result<bool> {
         self.taken += bytes.next_multiple_of(LINE) as u64;
         self.memory.taken()?.set(self.taken);
-        // Seen late it is seen when there is nothing more to read.
-        self.relieve()
+        // Not for each record: who writes as fast as this reads would be woken each time. Seen late it is seen when there is nothing more
+        // to read.
+        let is_half_empty = self.written - self.taken <= self.memory.capacity() as u64 / 2;
+        if is_half_empty { self.relieve() } else { Ok(false) }
     }
 
     /// There is nothing more to read: whether the writer waits for room, and is to be woken.
     pub(crate) fn is_empty_at_last(&self) -> Result<bool> {
         M::Count::fence();
         self.relieve()
+    }
+
+    /// Whether the writer waits for room.
+    pub(crate) fn is_cramped(&self) -> bool {
+        self.memory.cramped().is_ok_and(|cramped| cramped.get() == 1)
     }
 
     fn relieve(&self) -> Result<bool> {

@@ -61,15 +61,15 @@ pub(super) fn bcast(comm: &Arc<Comm>, root: u32, buffer: Given1<'_, '_>) -> PyRe
     Ok(Going::new(request, vec![part], Vec::new()))
 }
 
-/// What a rank gives to a reduction, in the memory in which that computes: its result, or a copy.
-pub(super) enum Computed {
+/// What a rank gives to a scan, in the memory in which that computes: its result, or a copy.
+enum Computed {
     Result(Part),
     Copy(Vec<u8>, Element),
 }
 
 impl Computed {
     /// `sent` is `None` where what is sent stands in the memory of the result.
-    pub(super) fn of(sent: Given1<'_, '_>, received: Option<Given1<'_, '_>>) -> PyResult<Computed> {
+    fn of(sent: Given1<'_, '_>, received: Option<Given1<'_, '_>>) -> PyResult<Computed> {
         let sent = part_if_any(sent, Access::Reads)?;
         match (sent, received) {
             (Some(sent), None) => Ok(Computed::Copy(sent.slice().to_vec(), sent.element)),
@@ -88,17 +88,10 @@ impl Computed {
         }
     }
 
-    pub(super) fn element(&self) -> Element {
+    fn element(&self) -> Element {
         match self {
             Computed::Result(part) => part.element,
             Computed::Copy(_, element) => *element,
-        }
-    }
-
-    pub(super) fn slice_mut(&mut self) -> &mut [u8] {
-        match self {
-            Computed::Result(part) => part.slice_mut(),
-            Computed::Copy(copy, _) => copy,
         }
     }
 
@@ -117,6 +110,48 @@ impl Computed {
     }
 }
 
+/// What a rank gives to a reduction, and where its result goes, if it gets it.
+pub(super) struct Operands {
+    sent: Option<Part>,
+    received: Option<Part>,
+    element: Element,
+}
+
+impl Operands {
+    /// `sent` is `None` where what is sent stands in the memory of the result.
+    pub(super) fn of(sent: Given1<'_, '_>, received: Option<Given1<'_, '_>>) -> PyResult<Operands> {
+        let sent = part_if_any(sent, Access::Reads)?;
+        let received = received.map(|received| part(received, Access::Writes)).transpose()?;
+        if let (Some(sent), Some(received)) = (&sent, &received) {
+            check_equal(sent.element, received.element)?;
+            check_apart(Some(sent), received)?;
+            received.check_length(sent)?;
+        }
+        let Some(element) = received.as_ref().or(sent.as_ref()).map(|part| part.element) else {
+            return Err(raise(Error::invalid("there is nothing to reduce: MPI.IN_PLACE is for the root")));
+        };
+        Ok(Operands { sent, received, element })
+    }
+
+    pub(super) fn element(&self) -> Element {
+        self.element
+    }
+
+    pub(super) fn slices(&mut self) -> (Option<&[u8]>, &mut [u8]) {
+        let received = self.received.as_mut().map(Part::slice_mut).unwrap_or_default();
+        (self.sent.as_ref().map(Part::slice), received)
+    }
+
+    fn memories(&self) -> (Option<Memory>, Memory) {
+        let received = self.received.as_ref().map_or_else(|| own(&mut Vec::new()), Part::memory);
+        (self.sent.as_ref().map(Part::memory), received)
+    }
+
+    fn going(self, request: Request) -> Going {
+        Going::new(request, self.sent.into_iter().chain(self.received).collect(), Vec::new())
+    }
+}
+
 pub(super) fn reduce(
     py: Python<'_>,
     comm: &Arc<Comm>,
@@ -124,37 +159,40 @@ pub(super) fn reduce(
     (sent, received): (Given1<'_, '_>, Given1<'_, '_>),
     op: &Op,
 ) -> PyResult<Going> {
-    let mut computed = Computed::of(sent, (comm.rank() == root).then_some(received))?;
-    let reduction = op.of(py, computed.element())?;
-    let request = comm.ireduce(root, computed.memory(), &reduction).map_err(raise)?;
-    Ok(computed.going(request))
-}
-
-/// Which reduction all ranks get something of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reduces {
-    All,
-    UpTo,
-    Below,
+    let operands = Operands::of(sent, (comm.rank() == root).then_some(received))?;
+    let reduction = op.of(py, operands.element())?;
+    let (from, into) = operands.memories();
+    let request = comm.ireduce(root, from, into, &reduction).map_err(raise)?;
+    Ok(operands.going(request))
 }
 
 pub(super) fn allreduce(
     py: Python<'_>,
     comm: &Arc<Comm>,
-    which: Reduces,
+    (sent, received): (Given1<'_, '_>, Given1<'_, '_>),
+    op: &Op,
+) -> PyResult<Going> {
+    let operands = Operands::of(sent, Some(received))?;
+    let reduction = op.of(py, operands.element())?;
+    let (from, into) = operands.memories();
+    let request = comm.iallreduce(from, into, &reduction).map_err(raise)?;
+    Ok(operands.going(request))
+}
+
+/// Of all ranks up to this one, or below it if it is `exclusive`.
+pub(super) fn scan(
+    py: Python<'_>,
+    comm: &Arc<Comm>,
+    exclusive: bool,
     (sent, received): (Given1<'_, '_>, Given1<'_, '_>),
     op: &Op,
 ) -> PyResult<Going> {
     // Rank 0 has nothing below it: what it receives to stays as it is.
-    let keeps = which == Reduces::Below && comm.rank() == 0 && !sent.is_none();
+    let keeps = exclusive && comm.rank() == 0 && !sent.is_none();
     let mut computed = Computed::of(sent, (!keeps).then_some(received))?;
     let reduction = op.of(py, computed.element())?;
-    let memory = computed.memory();
-    let request = match which {
-        Reduces::All => comm.iallreduce(memory, &reduction),
-        Reduces::UpTo | Reduces::Below => comm.iscan(which == Reduces::Below, memory, &reduction),
-    };
-    Ok(computed.going(request.map_err(raise)?))
+    let request = comm.iscan(exclusive, computed.memory(), &reduction).map_err(raise)?;
+    Ok(computed.going(request))
 }
 
 pub(super) fn gather(

@@ -193,14 +193,20 @@ impl Part {
         unsafe { Memory::new(self.start(), bytes.min(self.bytes)) }
     }
 
-    /// Has the same bytes as another one.
-    pub(crate) fn copy_from(&mut self, other: &Part) -> PyResult<()> {
+    /// Fails unless another one, whose elements are reduced to these, is as long.
+    pub(crate) fn check_length(&self, other: &Part) -> PyResult<()> {
         let (mine, theirs) = (self.bytes, other.bytes);
         if mine != theirs {
             return Err(raise(Error::invalid(format!(
                 "message: {theirs} bytes are sent, there is room for {mine} of the result"
             ))));
         }
+        Ok(())
+    }
+
+    /// Has the same bytes as another one.
+    pub(crate) fn copy_from(&mut self, other: &Part) -> PyResult<()> {
+        self.check_length(other)?;
         self.slice_mut().copy_from_slice(other.slice());
         Ok(())
     }
