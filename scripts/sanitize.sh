@@ -33,7 +33,7 @@ c)
         exit 0
     }
     FOREBAY_SANITIZE=address,undefined "$PYTHON" -m pytest -q tests/test_c_api.py tests/test_administration.py \
-        tests/test_driving.py -k "not test_driving or test_from" "${@:2}"
+        tests/test_driving.py tests/test_comm.py -k "(not test_driving or test_from) and (not test_comm or same_in_c)" "${@:2}"
     ;;
 valgrind)
     command -v valgrind >/dev/null || {

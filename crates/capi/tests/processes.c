@@ -103,7 +103,7 @@ CASE(forks) {
         fb_step *other;
         int yes;
         block.number = 1;
-        FAILS(FB_FORKED, "fb_put: this producer", "a forked child opens its own", fb_put(producer, &block));
+        FAILS(FB_FORKED, "fb_put: this producer", "open one of its own in the child", fb_put(producer, &block));
         FAILS(FB_FORKED, "producer", "child", fb_producer_end(producer));
         FAILS(FB_FORKED, "producer", "child", fb_producer_begin(producer, 2, 0));
         FAILS(FB_FORKED, "producer", "child", fb_demanded(producer, "U", &yes));

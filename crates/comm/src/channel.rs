@@ -122,6 +122,7 @@ impl Channel {
     /// Takes what has come. Whether that was anything; an error is the other process's.
     pub(crate) fn poll(&mut self, mail: &mut Mail) -> Result<bool> {
         if self.blocked_at == Some(mail.eased) {
+            mail.refuse_again();
             return Ok(false);
         }
         self.blocked_at = None;
@@ -191,6 +192,7 @@ impl Channel {
         if self.reader.take(HEAD + bytes)? {
             self.tell();
         }
+        self.blocked_at = None;
         Ok(First::Received(Envelope { label: head.label, bytes: head.total }))
     }
 

@@ -23,6 +23,7 @@ mod tree;
 pub(crate) use layout::{blocks_of, equal_blocks};
 
 use crate::comm::Comm;
+use crate::kind::WAY;
 use crate::mail::Envelope;
 use crate::receiving::Receive;
 use crate::reduction::{Reduction, Side};
@@ -38,6 +39,11 @@ use std::task::Poll;
 const UP: u64 = 0;
 const DOWN: u64 = 1;
 const ASIDE: u64 = 2;
+/// Beside these: the ways of few ranks on one host. Ranks that do not go the same way, since they give different numbers of bytes, notice it
+/// by that.
+const NEAR: u64 = 1 << WAY;
+/// The same in parts.
+const PARTS: u64 = 2 << WAY;
 
 /// Up to so many bytes a message is short: it is on its way once it is sent, and rounds cost more than what it carries.
 const SHORT: usize = 8 << 10;
@@ -108,7 +114,7 @@ impl Comm {
     ) -> Result<()> {
         reduction.combine(into, theirs, side).inspect_err(|error| {
             let why = task.failed(error.kind, Some(0), &error.text).text;
-            self.hub.state.lock().spread(self.id(), self.in_whole(self.rank), &why);
+            self.hub.spread(&mut self.hub.state.lock(), self.id(), self.in_whole(self.rank), &why);
         })
     }
 
@@ -148,7 +154,7 @@ impl Comm {
         let rank = self.rank;
         let why = format_args!("rank {source} gives {bytes} bytes where rank {rank} has {expected}");
         let error = task.failed(ErrorKind::Invalid, Some(0), why);
-        self.hub.state.lock().spread(self.id(), self.in_whole(rank), &error.text);
+        self.hub.spread(&mut self.hub.state.lock(), self.id(), self.in_whole(rank), &error.text);
         error
     }
 }
@@ -182,7 +188,7 @@ fn expect(
         Ok((Envelope { bytes, .. }, _)) => Err(comm.refuse(task, source, bytes, expected)),
         Err(error) => {
             if error.kind == ErrorKind::Invalid {
-                comm.hub.state.lock().spread(comm.id(), comm.in_whole(comm.rank), &error.text);
+                comm.hub.spread(&mut comm.hub.state.lock(), comm.id(), comm.in_whole(comm.rank), &error.text);
             }
             Err(error)
         }
@@ -208,3 +214,6 @@ async fn both(mut send: Send<'_>, receive: impl Future<Output = Result<()>>) -> 
     beside(std::slice::from_mut(&mut send), receive).await?;
     if send.is_over() { Ok(()) } else { send.await }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,9 +19,10 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, current};
 use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// How long somebody who connects may take for the handshake.
@@ -61,29 +62,10 @@ impl Endpoint {
         if let Some(address) = options.tcp {
             listeners.push(Listener::tcp(&address)?);
         }
-        let (bell, bell_file) = Bell::new()?;
         let failed = |e: std::io::Error| Error::io("cannot start the communicator's thread", &e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let hub = Arc::new(Hub {
-            state: Mutex::new(HubState::default()),
-            changed: Condvar::new(),
-            bell,
-            bell_file,
-            requests: Mutex::default(),
-            probe: Probe::new(fresh_number()),
-            room: Notify::new(),
-            unlinked: Notify::new(),
-            runtime: runtime.handle().clone(),
-            secret: options.secret,
-            lineage: options.lineage,
-            name: options.name,
-            addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
-            seal_payload: AtomicBool::new(false),
-            guard: ForkGuard::new(),
-            version: AtomicU64::new(0),
-            cores: cores(),
-            host_cores: host_cores(),
-        });
+        let addresses = listeners.iter().map(|listener| listener.address().to_string()).collect();
+        let hub = Arc::new(hub_of(options, addresses, runtime.handle().clone())?);
         let stop = Arc::new(Notify::new());
         let guard = runtime.enter();
         let doors =
@@ -135,10 +117,39 @@ impl Drop for Endpoint {
         }
         self.hub.room.notify_waiters();
         self.stop.notify_one();
-        if let Some(thread) = self.thread.take() {
+        // The last operation of a communicator of its own may end there.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
             let _ = thread.join();
         }
     }
+}
+
+/// What an endpoint with these addresses knows at first: nothing.
+pub(crate) fn hub_of(options: EndpointOptions, addresses: Vec<String>, runtime: Handle) -> Result<Hub> {
+    let (bell, bell_file) = Bell::new()?;
+    Ok(Hub {
+        state: Mutex::new(HubState::default()),
+        changed: Condvar::new(),
+        bell,
+        bell_file,
+        requests: Mutex::default(),
+        probe: Probe::new(fresh_number()),
+        room: Notify::new(),
+        unlinked: Notify::new(),
+        runtime,
+        secret: options.secret,
+        lineage: options.lineage,
+        name: options.name,
+        addresses,
+        seal_payload: AtomicBool::new(false),
+        guard: ForkGuard::new(),
+        version: AtomicU64::new(0),
+        calls: AtomicU64::new(0),
+        cores: cores(),
+        host_cores: host_cores(),
+        #[cfg(test)]
+        network: None,
+    })
 }
 
 /// How many cores this host has: the same for all its processes.

@@ -37,6 +37,8 @@ pub(crate) struct Side {
 pub(crate) trait Ongoing: Send + Sync + std::fmt::Debug {
     /// Gets on; whether it is over. Does not wait.
     fn advance(&self) -> bool;
+    /// Whether it only sends: any thread may have it get on, since no function of a user is called.
+    fn only_sends(&self) -> bool;
 }
 
 /// Shared by the endpoint, its comms and its thread.
@@ -68,10 +70,15 @@ pub(crate) struct Hub {
     pub(crate) guard: ForkGuard,
     /// Counts what a caller may wait for. It is changed under the lock of the state.
     pub(crate) version: AtomicU64,
+    /// How many calls there were.
+    pub(crate) calls: AtomicU64,
     /// On how many cores this process and its neighbours run.
     pub(crate) cores: usize,
     /// How many this host has: the same number for all its processes.
     pub(crate) host_cores: usize,
+    /// By which its messages go in a test of many ranks.
+    #[cfg(test)]
+    pub(crate) network: Option<Arc<crate::simulation::Network>>,
 }
 
 /// What the lock protects.
@@ -147,6 +154,7 @@ impl HubState {
             return;
         };
         members.broken.insert(rank, why.to_owned());
+        self.mail.alarms += 1;
         let gone = CommMessage::Gone { comm, rank, why: why.to_owned() };
         for (_, member) in members.others() {
             if let Some(link) = self.peers.sending(member.peer) {
@@ -174,6 +182,12 @@ impl Hub {
         self.count_change();
         self.changed.notify_all();
         self.bell.ring();
+    }
+
+    /// Tells all members, and those of this process, that a comm's collectives cannot succeed.
+    pub(crate) fn spread(&self, state: &mut HubState, comm: u64, rank: u32, why: &str) {
+        state.spread(comm, rank, why);
+        self.tell(state);
     }
 
     /// Callers look again. The state is locked.

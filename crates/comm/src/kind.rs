@@ -43,6 +43,8 @@ pub(crate) struct Kind(u32);
 
 /// From here on it stands in a tag; below is which message of the collective it is.
 const SHIFT: u32 = 32;
+/// And from here on, which way of the collective it belongs to.
+pub(crate) const WAY: u32 = 20;
 
 impl Kind {
     /// One without a root, which computes nothing.
@@ -64,6 +66,11 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         let what = (self.0 & 31).checked_sub(1).and_then(|what| What::ALL.get(what as usize));
         what.map_or("collective that is not known", |(_, name)| name)
+    }
+
+    /// Which of several ways of a collective a message belongs to, by its tag: all ranks go the same one if they give as many bytes.
+    pub(crate) fn way_of(tag: u64) -> u64 {
+        (tag & u64::from(u32::MAX)) >> WAY
     }
 
     /// What stands in a tag.

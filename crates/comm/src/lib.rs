@@ -42,6 +42,8 @@ mod request;
 mod route;
 mod sending;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod target;
 mod task;
 mod window;

@@ -362,6 +362,11 @@ impl Mail {
         Admission::Take
     }
 
+    /// One that was not admitted before still waits.
+    pub(crate) fn refuse_again(&mut self) {
+        self.refused = true;
+    }
+
     /// Whether a message was not admitted since this was last asked.
     pub(crate) fn has_refused(&mut self) -> bool {
         std::mem::take(&mut self.refused)
@@ -774,11 +779,11 @@ impl Mail {
         queue.iter().map(|message| message.envelope).find(|envelope| wanted.takes(&envelope.label))
     }
 
-    /// What a rank does in a collective, if a message of it in that has come and was not received.
-    pub(crate) fn kind_of(&self, comm: u64, space: u64, source: u32) -> Option<Kind> {
+    /// The tag of a rank's next message in a space that was not received, if one has come.
+    pub(crate) fn next_tag_of(&self, comm: u64, space: u64, source: u32) -> Option<u64> {
         let queue = self.open.get(&comm)?.arrived.get(&space)?;
         let found = queue.iter().find(|message| message.envelope.label.source == source)?;
-        Some(Kind::in_tag(found.envelope.label.tag))
+        Some(found.envelope.label.tag)
     }
 
     /// Somebody begins to wait for this rank, or any, or ends.

@@ -31,11 +31,12 @@ pub(crate) fn accept(
     (process, probe): (Option<u32>, (u64, u128)),
     descriptors: &[OwnedFd],
 ) -> Result<()> {
-    let [file, bell] = descriptors else {
-        return Err(Error::protocol("memory is offered without a descriptor"));
+    let taken = match descriptors {
+        [file, bell] => Segment::of_peer(file.as_fd())
+            .and_then(|segment| Ok((segment, Bell::of_peer(bell.as_fd())?, bell_of(hub)?))),
+        // They do not arrive where a process has as many as it may have.
+        _ => Err(Error::protocol("memory is offered without a descriptor")),
     };
-    let taken = Segment::of_peer(file.as_fd())
-        .and_then(|segment| Ok((segment, Bell::of_peer(bell.as_fd())?, bell_of(hub)?)));
     let mut state = hub.state.lock();
     match taken {
         Ok((segment, bell, own_bell)) => {
@@ -95,7 +96,7 @@ pub(crate) fn settle(hub: &Arc<Hub>, state: &mut HubState, side: &mut Side, link
     hub.tell(state);
     // Short messages that were put aside for want of a connection are on their way now, whatever their process does meanwhile.
     let waiting = hub.clone();
-    drop(hub.runtime.spawn(async move { waiting.advance_requests() }));
+    drop(hub.runtime.spawn(async move { waiting.advance_sends() }));
 }
 
 fn begin(

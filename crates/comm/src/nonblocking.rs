@@ -29,7 +29,7 @@ impl Comm {
             hub.state.lock().end_collective(&about);
             Ok(Done::default())
         });
-        Request::start(&self.hub, task, operation)
+        Request::start(&self.hub, task, false, operation)
     }
 
     /// As [`Comm::send`].
@@ -41,7 +41,7 @@ impl Comm {
             comm.put(&about, dest, tag, bytes.slice()).await?;
             Ok(Done::default())
         });
-        Ok(Request::start(&self.hub, task, operation))
+        Ok(Request::start(&self.hub, task, true, operation))
     }
 
     /// As [`Comm::recv_into`], or without memory as [`Comm::recv_any`].
@@ -59,7 +59,7 @@ impl Comm {
             let (envelope, target) = Receive::new(&comm.hub, &about, (source, tag), target).await?;
             Ok(Done { status: Some(comm.status(envelope)), bytes: target.made() })
         });
-        Ok(Request::start(&self.hub, task, operation))
+        Ok(Request::start(&self.hub, task, false, operation))
     }
 
     /// As [`Comm::barrier`].

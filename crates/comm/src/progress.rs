@@ -124,6 +124,9 @@ impl HubState {
     }
 }
 
+/// After so many calls it is looked at what others have sent.
+const CALLS: u64 = 64;
+
 /// How long somebody has waited for nothing.
 #[derive(Debug)]
 struct Patience {
@@ -145,20 +148,42 @@ impl Hub {
         loop {
             patience.seen = self.version.load(Ordering::Acquire);
             patience.told = self.bell.told();
+            self.advance_requests();
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                self.let_others_on();
                 if task.is_collective() && result.is_ok() {
                     self.state.lock().end_collective(task);
                 }
                 return result;
             }
             self.advance(task, &mut patience)?;
-            self.advance_requests();
+        }
+    }
+
+    /// A caller whose messages are always there looks at no other rank's: those that wait for room get some now and then.
+    fn let_others_on(&self) {
+        if self.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(CALLS) {
+            let mut state = self.state.lock();
+            if state.poll() {
+                self.tell(&mut state);
+            }
         }
     }
 
     /// Operations that were put aside get on.
-    pub(crate) fn advance_requests(&self) {
+    fn advance_requests(&self) {
+        let ongoing = self.requests.lock().clone();
+        self.advance_those(ongoing);
+    }
+
+    /// Those of them that only send get on, whichever thread this is.
+    pub(crate) fn advance_sends(&self) {
         let mut ongoing = self.requests.lock().clone();
+        ongoing.retain(|request| request.only_sends());
+        self.advance_those(ongoing);
+    }
+
+    fn advance_those(&self, mut ongoing: Vec<Arc<dyn Ongoing>>) {
         if ongoing.is_empty() {
             return;
         }
@@ -220,8 +245,9 @@ impl Hub {
             state = self.state.lock();
         };
         state.is_watched = false;
+        // Others may have looked for what they await just before it was taken here, and wait next.
+        self.count_change();
         if state.followers > 0 {
-            self.count_change();
             self.changed.notify_all();
         }
         drop(state);

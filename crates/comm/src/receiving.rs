@@ -2,12 +2,14 @@
 
 use crate::channel::First;
 use crate::hub::{Hub, HubState};
+use crate::kind::Kind;
 use crate::mail::{Envelope, ReceiveId, Received, Wanted};
 use crate::target::Target;
 use crate::task::Task;
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_wire::comm::{CommMessage, Label};
 use smallvec::SmallVec;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -90,14 +92,18 @@ impl Awaited<'_> {
         if !task.is_collective() {
             return Ok(());
         }
-        match state.mail.kind_of(task.comm, task.space.0, source).filter(|kind| *kind != task.kind) {
-            None => Ok(()),
-            Some(theirs) => {
-                let why =
-                    format_args!("rank {source} is in {theirs} there, rank {} in {}", task.rank, task.kind);
-                Err(task.failed(ErrorKind::Invalid, self.tag, why))
-            }
+        let Some(tag) = state.mail.next_tag_of(task.comm, task.space.0, source) else { return Ok(()) };
+        let (theirs, rank) = (Kind::in_tag(tag), task.rank);
+        let failed = |why: fmt::Arguments<'_>| Err(task.failed(ErrorKind::Invalid, self.tag, why));
+        if theirs != task.kind {
+            return failed(format_args!("rank {source} is in {theirs} there, rank {rank} in {}", task.kind));
         }
+        if self.tag.is_some_and(|awaited| Kind::way_of(awaited) != Kind::way_of(tag)) {
+            return failed(format_args!(
+                "rank {source} goes another way about it than rank {rank} has reason to: do both give as many bytes?"
+            ));
+        }
+        Ok(())
     }
 
     /// Sees to it that a message can come from a rank, and that its end is noticed.
@@ -169,6 +175,7 @@ impl<'a> Receive<'a> {
                         let Stage::Fresh(target) = std::mem::replace(&mut self.stage, Stage::Over) else {
                             return None;
                         };
+                        hub.tell_of_room(state);
                         return Some(Ok((envelope, target)));
                     }
                     First::Other => return None,
@@ -184,7 +191,13 @@ impl<'a> Receive<'a> {
         self.stage = Stage::Over;
         let task = self.awaited.task;
         let (envelope, kind, why) = match received {
-            Received::Whole(envelope, target) => return Ok((envelope, target)),
+            Received::Whole(envelope, target) => {
+                #[cfg(test)]
+                if let Some(network) = &self.awaited.hub.network {
+                    network.received(task.rank, &envelope.label);
+                }
+                return Ok((envelope, target));
+            }
             Received::TooLong(Envelope { label, bytes }, room) if task.is_collective() => {
                 let here = task.rank;
                 let why =
@@ -242,10 +255,15 @@ impl<'a> Probe<'a> {
     pub(crate) fn now(&self) -> Result<Option<Envelope>> {
         let awaited = self.awaited;
         let mut state = awaited.hub.state.lock();
-        if state.poll_all() {
+        let mut found = state.mail.probe(awaited.task.comm, &awaited.wanted());
+        // What ends a receive stands before what comes after it; there may be some of these.
+        for _ in 0..64 {
+            if found.is_some() || !state.poll_all() {
+                break;
+            }
             awaited.hub.tell(&mut state);
+            found = state.mail.probe(awaited.task.comm, &awaited.wanted());
         }
-        let found = state.mail.probe(awaited.task.comm, &awaited.wanted());
         if found.is_none() {
             awaited.look(&mut state)?;
         }

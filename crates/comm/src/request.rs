@@ -34,6 +34,7 @@ enum State {
 /// One operation.
 pub(crate) struct Pending {
     task: Arc<Task>,
+    only_sends: bool,
     state: Mutex<State>,
 }
 
@@ -53,6 +54,10 @@ impl Ongoing for Pending {
             *state = State::Over(result);
         }
         !matches!(*state, State::Running(_))
+    }
+
+    fn only_sends(&self) -> bool {
+        self.only_sends
     }
 }
 
@@ -78,12 +83,14 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn start(hub: &Arc<Hub>, task: Arc<Task>, operation: Operation) -> Request {
+    pub(crate) fn start(hub: &Arc<Hub>, task: Arc<Task>, only_sends: bool, operation: Operation) -> Request {
         let begun =
             hub.check_process().map_or_else(|error| State::Over(Err(error)), |()| State::Running(operation));
-        let pending = Arc::new(Pending { task, state: Mutex::new(begun) });
+        let pending = Arc::new(Pending { task, only_sends, state: Mutex::new(begun) });
         if !pending.advance() {
             hub.requests.lock().push(pending.clone());
+            // A connection may have come just before others knew of it.
+            pending.advance();
         }
         Request { hub: hub.clone(), pending }
     }

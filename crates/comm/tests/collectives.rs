@@ -6,6 +6,7 @@ mod common;
 use common::{Over, comms, group, on_all, pattern};
 use forebay_comm::Operation::Product;
 use forebay_comm::{Comm, Datatype, Reduction};
+use forebay_core::ErrorKind;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -320,7 +321,7 @@ fn ranks_that_call_different_things_meet_the_deadline() {
         if comm.rank() == 0 { comm.recv(1, 0).unwrap_err() } else { comm.barrier().unwrap_err() }
     });
     for error in errors {
-        assert_eq!(error.kind, forebay_core::ErrorKind::Timeout, "{error}");
+        assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
     }
 }
 
@@ -411,13 +412,38 @@ fn functions_combine_in_the_order_of_ranks_and_fail_everywhere() {
 #[test]
 fn different_sizes_are_told_to_all() {
     let (endpoints, members) = group(4, Over::Shm);
-    for bytes in [64, 100_000] {
-        let errors = on_all(&comms(&endpoints, &members, bytes), |comm| {
-            let mut mine = vec![0; bytes as usize + if comm.rank() == 2 { 8 } else { 0 }];
-            let error = comm.allreduce(None, &mut mine, &sum(Datatype::UInt8)).unwrap_err();
-            error.to_string()
+    // Some go the same way, some do not.
+    for (id, (bytes, more)) in
+        (1..).zip([(64, 8), (100_000, 8), (16 << 10, 16 << 10), (512 << 10, 512 << 10)])
+    {
+        for size in [2, 4] {
+            let members = &members[..size];
+            let errors = on_all(&comms(&endpoints[..size], members, 10 * id + size as u64), |comm| {
+                let bytes = bytes + if comm.rank() == 1 { more } else { 0 };
+                let mut mine = vec![0; bytes];
+                let all = comm.allreduce(None, &mut mine, &sum(Datatype::UInt8));
+                // One that does not need the others' may not notice.
+                let to_one = comm.reduce(0, Some(&vec![0; bytes]), &mut mine, &sum(Datatype::UInt8));
+                let after = comm.barrier();
+                assert!(after.is_err() && (all.is_err() || to_one.is_err()));
+                [all, to_one, after].map(|ended| ended.err().map(|error| (error.kind, error.text)))
+            });
+            let all = || errors.iter().flatten().flatten();
+            assert!(all().all(|(kind, _)| *kind != ErrorKind::Timeout), "{errors:?}");
+            let told = |text: &str| text.contains("where rank") || text.contains("as many bytes");
+            assert!(all().any(|(_, text)| told(text)), "{errors:?}");
+        }
+    }
+    for (id, bytes) in [(100, 512 << 10), (101, 100)] {
+        let errors = on_all(&comms(&endpoints[..2], &members[..2], id), |comm| {
+            let bytes = bytes * (1 + comm.rank() as usize);
+            let mut into = vec![0; if comm.rank() == 0 { bytes } else { 0 }];
+            comm.reduce(0, Some(&vec![0; bytes]), &mut into, &sum(Datatype::UInt8))
+                .and_then(|()| comm.barrier())
         });
-        assert!(errors.iter().any(|error| error.contains("where rank")), "{errors:?}");
+        assert!(
+            errors.iter().all(|ended| ended.as_ref().is_err_and(|error| error.kind != ErrorKind::Timeout))
+        );
     }
     let comm = &comms(&endpoints, &members, 200_000)[0];
     let refused = comm.allreduce(None, &mut [0; 7], &sum(Datatype::Float64)).unwrap_err();

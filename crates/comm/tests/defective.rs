@@ -175,10 +175,10 @@ fn memory_that_can_be_cut_off_is_not_shared() {
 }
 
 #[test]
-fn memory_without_a_descriptor_ends_the_connection() {
+fn memory_without_a_descriptor_is_not_shared() {
     let (endpoints, members) = group(1, Over::Shm);
     let own = format!("{}-defective", members[0][0]);
     let mut defective = Defective::meet(&members[0][0], &own, file(2 * DIRECTION, true), 1);
-    assert_eq!(defective.heard(), None);
+    assert_eq!(defective.heard(), Some(CommMessage::Apart));
     drop(endpoints);
 }

@@ -92,6 +92,47 @@ fn a_short_message_goes_once_there_is_a_connection() {
 }
 
 #[test]
+fn what_fails_one_collective_fails_those_that_were_begun_after_it() {
+    for over in [Over::Shm, Over::Tcp] {
+        on_all(over, 3, |comm| {
+            let added = Reduction::new(Datatype::UInt8, Operation::Sum).unwrap();
+            // Rank 1 gives more than the others.
+            let mut sum = vec![1u8; if comm.rank() == 1 { 400 } else { 100 }];
+            let first = comm.iallreduce(None, memory(&mut sum), &added).unwrap();
+            let second = comm.ibarrier();
+            assert_ne!(first.wait(comm).unwrap_err().kind, ErrorKind::Timeout);
+            // It may have been over before that.
+            assert!(second.wait(comm).err().is_none_or(|error| error.kind != ErrorKind::Timeout));
+        });
+    }
+}
+
+#[test]
+fn requests_get_on_though_the_next_message_is_always_there() {
+    on_all(Over::Shm, 3, |comm| match comm.rank() {
+        0 => {
+            let request = comm.ibarrier();
+            // Rank 1 sends until it hears from rank 2, which waits for the barrier.
+            while comm.recv(1, 1).unwrap() != b"last" {}
+            request.wait(comm).unwrap();
+        }
+        1 => {
+            let request = comm.ibarrier();
+            while comm.iprobe(Some(2), Some(7)).unwrap().is_none() {
+                comm.send(0, 1, b"more").unwrap();
+            }
+            comm.send(0, 1, b"last").unwrap();
+            request.wait(comm).unwrap();
+            comm.recv(2, 7).unwrap();
+        }
+        _ => {
+            comm.ibarrier().wait(comm).unwrap();
+            comm.send(1, 7, b"enough").unwrap();
+        }
+    });
+}
+
+#[test]
 fn the_first_of_several_is_told_and_others_go_on() {
     on_all(Over::Shm, 3, |comm| {
         if comm.rank() > 0 {

@@ -5,13 +5,22 @@ use forebay_wire::connection::HostId;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 /// This host's identity: the boot of its kernel and this process's network namespace, in which abstract
 /// socket names live. Containers with networks of their own count as hosts of their own.
+///
+/// It is read once: a process that has no descriptors left is still where it was.
 pub fn this_host() -> HostId {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = fs::metadata("/proc/self/ns/net").map(|m| m.ino()).unwrap_or_default();
-    HostId(format!("{}.{namespace:x}", boot.trim()))
+    static KNOWN: OnceLock<HostId> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return known.clone();
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let namespace = fs::metadata("/proc/self/ns/net").map(|m| m.ino());
+    let is_read = boot.is_ok() && namespace.is_ok();
+    let found = HostId(format!("{}.{:x}", boot.unwrap_or_default().trim(), namespace.unwrap_or_default()));
+    if is_read { KNOWN.get_or_init(|| found).clone() } else { found }
 }
 
 /// Where a process id has its meaning: the boot of the kernel and this process's PID namespace. Containers of

@@ -153,7 +153,7 @@ class Intracomm:
     def Compare(cls, comm1: Intracomm, comm2: Intracomm) -> int:
         """IDENT if both are one, UNEQUAL if they have different numbers of ranks.
 
-        CONGRUENT otherwise: which processes they are is not compared.
+        Otherwise CONGRUENT if this process has the same rank in both, else SIMILAR: which processes the others are is not compared.
         """
         if comm1 == comm2:
             return IDENT

@@ -4,7 +4,7 @@
 Each is called again and again by all ranks at once; what is told is the time of one call, for messages of one way. The
 communicators take turns, and each time is the median of all turns.
 
-c                from C, among 2, 4 and 8 processes
+c                from C, among 2, 4 and 8 processes; dup makes another communicator of them, and frees it
 python           from Python, on NumPy arrays, among 2 processes, beside mpi4py
 wait             processor time of a process that waits for a message for 100 ms
 """
@@ -12,7 +12,9 @@ wait             processor time of a process that waits for a message for 100 ms
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 
 from forebay.bench.communicators import Communicator, communicators, timed
 from forebay.bench.harness import Bar, Report, at_most, repetitions_of, under
@@ -21,7 +23,11 @@ from forebay.bench.samples import median, ratio_interval, spread
 _SIZES = (8, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 23)
 _FEW_SIZES = (8, 1 << 16)
 _PAIRS = 1 << 16
+_PAIR_WHATS = "allgather,alltoall"
+_SIZELESS = "barrier,dup"
 _LONG = 1 << 14
+# MPICH waits without letting others run: where processes share cores each of its calls takes milliseconds, a long one seconds.
+_MPICH_SHARING_CORES = 1 << 10
 
 _Times = dict[str, dict[tuple[str, int], list[float]]]
 
@@ -37,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, report: Report) -> None:
     """Measures all parts, or one."""
     repetitions = repetitions_of(options.repetitions, options.quick, 7, few=2)
-    seconds = 0.005 if options.quick else 0.04
+    seconds = 0.005 if options.quick else 0.1
     with communicators() as known:
         if len(known) == 1:
             report.note("there is no MPI to compare with: `make peers` installs MPICH and Open MPI")
@@ -53,14 +59,18 @@ def run(options: argparse.Namespace, report: Report) -> None:
 
 
 def _in_turn(
-    known: list[Communicator], ranks: int, work: list[tuple[str, str]], turns: tuple[int, float], program: str
+    known: list[Communicator],
+    ranks: int,
+    work_for: Callable[[Communicator], list[tuple[str, str]]],
+    turns: tuple[int, float],
+    program: str,
 ) -> _Times:
     """Seconds of one call, of each turn, by communicator, what and bytes."""
     times: _Times = {one.name: {} for one in known}
     repetitions, seconds = turns
     for _ in range(repetitions):
         for one in known:
-            for whats, sizes in work:
+            for whats, sizes in work_for(one):
                 python = [sys.executable, "-m", "forebay.bench.python_collectives", one.module]
                 command = [one.program] if program == "c" else python
                 told = timed(one.run(ranks, [*command, whats, sizes, str(seconds)]))
@@ -78,12 +88,21 @@ def _from_c(
     ranks, sizes = among
     report.measuring(f"{ranks} processes")
     whats = "bcast,reduce,allreduce" if ranks > 2 else "sendrecv,bcast,reduce,allreduce"
-    work = [(whats, ",".join(map(str, sizes))), ("barrier", "8"), ("allgather,alltoall", str(_PAIRS))]
-    times = _in_turn(known, ranks, work, turns, "c")
+    shares_cores = ranks > (os.cpu_count() or 1)
+
+    def work_for(one: Communicator) -> list[tuple[str, str]]:
+        longest = _MPICH_SHARING_CORES if shares_cores and one.name == "MPICH" else sizes[-1]
+        some = ",".join(str(size) for size in sizes if size <= longest)
+        return [(whats, some), (_SIZELESS, "8"), (_PAIR_WHATS, str(_PAIRS))]
+
+    times = _in_turn(known, ranks, work_for, turns, "c")
     for what, count in times["Forebay"]:
-        pairs = what in ("allgather", "alltoall")
+        pairs = what in _PAIR_WHATS.split(",")
         # Among more processes than cores it is Open MPI that is to be met.
         names = ("MPICH", "Open MPI") if ranks == 2 or pairs else ("Open MPI",)
+        if what == "dup":
+            _tell(report, f"{ranks} processes, dup and free", (what, count), times, (), under(100.0))
+            continue
         if pairs:
             bar = at_most(1.3)
         elif ranks == 2:
@@ -95,7 +114,8 @@ def _from_c(
 
 def _from_python(known: list[Communicator], report: Report, turns: tuple[int, float]) -> None:
     report.measuring("from Python")
-    times = _in_turn(known, 2, [("sendrecv,bcast,allreduce", f"8,{1 << 20}")], turns, "python")
+    work = [("sendrecv,bcast,allreduce", f"8,{1 << 20}")]
+    times = _in_turn(known, 2, lambda _: work, turns, "python")
     for what, count in times["Forebay"]:
         case = f"Python, 2 processes, {what}"
         if count >= 1 << 16:
@@ -113,11 +133,15 @@ def _tell(
     """One row, against the best of these."""
     what, count = key
     ours = [1e6 * seconds for seconds in times["Forebay"][key]]
-    others = {name: [1e6 * seconds for seconds in times[name][key]] for name in times if name != "Forebay"}
+    others = {
+        name: [1e6 * seconds for seconds in found[key]]
+        for name, found in times.items()
+        if name != "Forebay" and key in found
+    }
     best = min(
         (name for name in names if name in others), key=lambda name: median(others[name]), default=None
     )
-    sized = case if what == "barrier" else f"{case} {_size(count)}"
+    sized = case if what in _SIZELESS.split(",") else f"{case} {_size(count)}"
     report.value(
         sized,
         median(ours),
@@ -125,7 +149,7 @@ def _tell(
         against=best,
         against_value=median(others[best]) if best else None,
         interval=ratio_interval(ours, others[best]) if best else None,
-        bar=bar if best else None,
+        bar=bar if best or not names else None,
         n=len(ours),
         spread=spread(ours),
         more={f"{name} us": median(samples) for name, samples in others.items()},

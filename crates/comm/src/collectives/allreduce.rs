@@ -43,7 +43,7 @@ impl Comm {
         if let Some(other) = takes_from {
             self.combine(task, (other, UP), (from.take(), into), (reduction, Side::Lower)).await?;
         }
-        if into.len() <= SHORT || into.len() / reduction.element() < doubling.places as usize {
+        if doubling.is_short(into.len(), reduction.element()) {
             carry(from, into);
             self.exchange_all(task, doubling, place, into, reduction).await?;
         } else {

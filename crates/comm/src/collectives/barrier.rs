@@ -1,8 +1,7 @@
 //! Between hosts the dissemination barrier of Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization" (1988): ceil(log2 n)
 //! rounds. On one host up a wide tree and down again: processes that share cores take turns anyway, and this has the fewest messages.
 
-use super::tree::NEAR;
-use super::{DOWN, UP};
+use super::{DOWN, NEAR, UP, tree};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::task::Task;
@@ -27,16 +26,16 @@ impl Comm {
     }
 
     async fn barrier_near(&self, task: &Task) -> Result<()> {
-        let tree = self.tree(0, NEAR);
+        let tree = self.tree(0, tree::NEAR);
         for child in tree.children() {
-            self.fill(task, child, UP, &mut []).await?;
+            self.fill(task, child, NEAR + UP, &mut []).await?;
         }
         if let Some(parent) = tree.parent() {
-            self.put(task, parent, UP, &[]).await?;
-            self.fill(task, parent, DOWN, &mut []).await?;
+            self.put(task, parent, NEAR + UP, &[]).await?;
+            self.fill(task, parent, NEAR + DOWN, &mut []).await?;
         }
         for child in tree.children() {
-            self.put(task, child, DOWN, &[]).await?;
+            self.put(task, child, NEAR + DOWN, &[]).await?;
         }
         Ok(())
     }

@@ -1,6 +1,11 @@
 //! The pairs in which 2, 4, 8 ... ranks meet, of a number of ranks that is no power of two as well: then some of the first ranks give
 //! what they have to the next one, and take no further part. So it is in Thakur, Rabenseifner and Gropp (2005).
 
+use super::SHORT;
+
+/// So many bytes are worth a message of their own.
+const WORTH: usize = 1 << 10;
+
 /// How a rank takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -33,6 +38,12 @@ impl Doubling {
         } else {
             Part::Meets { place: rank / 2, takes_from: Some(rank - 1) }
         }
+    }
+
+    /// Whether so many bytes are combined as a whole: else each place has its part of them, which is to be worth a message.
+    pub(super) fn is_short(self, bytes: usize, element: usize) -> bool {
+        let places = self.places as usize;
+        bytes <= SHORT || bytes / places < WORTH.max(element)
     }
 
     /// The rank that has a place. Places are in the order of ranks.

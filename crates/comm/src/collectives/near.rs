@@ -4,7 +4,7 @@
 
 use super::doubling::Doubling;
 use super::exchange::Exchange;
-use super::{DOWN, SHORT, UP, carry};
+use super::{DOWN, NEAR, PARTS, SHORT, UP, carry};
 use crate::comm::Comm;
 use crate::kind::What;
 use crate::reduction::{Reduction, Side};
@@ -63,7 +63,7 @@ impl Comm {
             if self.rank == 0 {
                 self.combine_all(task, (from, into), reduction).await?;
             } else {
-                self.put(task, 0, UP, from.unwrap_or(into)).await?;
+                self.put(task, 0, NEAR + UP, from.unwrap_or(into)).await?;
             }
             return self.bcast_of(task, 0, into).await;
         }
@@ -80,11 +80,11 @@ impl Comm {
             let (part, behind) = rest.split_at_mut(parts(rank).end - at);
             (rest, at) = (behind, parts(rank).end);
             if rank != self.rank {
-                exchange.fill(rank, DOWN, part);
+                exchange.fill(rank, PARTS + DOWN, part);
             }
         }
         for rank in self.others() {
-            exchange.send(rank, DOWN, combined);
+            exchange.send(rank, PARTS + DOWN, combined);
         }
         exchange.finish().await
     }
@@ -101,8 +101,8 @@ impl Comm {
         if way == Way::Whole {
             return match into {
                 Some(into) => self.combine_all(task, (from, into), reduction).await,
-                None if self.shares_cores => self.put(task, root, UP, own).lent_beyond(SHORT).await,
-                None => self.put(task, root, UP, own).await,
+                None if self.shares_cores => self.put(task, root, NEAR + UP, own).lent_beyond(SHORT).await,
+                None => self.put(task, root, NEAR + UP, own).await,
             };
         }
         let parts = self.parts_of(own.len(), reduction);
@@ -111,7 +111,7 @@ impl Comm {
         self.take_parts(task, own, &parts, &mut blocks).await?;
         self.combine_blocks(task, &mut blocks, mine.len(), reduction)?;
         let combined = &blocks[..mine.len()];
-        let Some(into) = into else { return self.put(task, root, DOWN, combined).await };
+        let Some(into) = into else { return self.put(task, root, PARTS + DOWN, combined).await };
         into[mine].copy_from_slice(combined);
         let mut exchange = Exchange::new(self, task);
         let (mut rest, mut at) = (into, 0);
@@ -119,7 +119,7 @@ impl Comm {
             let (part, behind) = rest.split_at_mut(parts(rank).end - at);
             (rest, at) = (behind, parts(rank).end);
             if rank != self.rank {
-                exchange.fill(rank, DOWN, part);
+                exchange.fill(rank, PARTS + DOWN, part);
             }
         }
         exchange.finish().await
@@ -163,7 +163,7 @@ impl Comm {
                 count += 1;
                 match rank == self.rank {
                     true => begins = Some(own),
-                    false => self.fill(task, rank, UP, runs[count - 1]).await?,
+                    false => self.fill(task, rank, NEAR + UP, runs[count - 1]).await?,
                 }
                 continue;
             }
@@ -172,7 +172,7 @@ impl Comm {
                 true => (combine.into)(last, own),
                 false => {
                     let how = (reduction, Side::Higher);
-                    self.combine(task, (rank, UP), (begins.take(), last), how).await?;
+                    self.combine(task, (rank, NEAR + UP), (begins.take(), last), how).await?;
                 }
             }
             for _ in 1..merges {
@@ -196,7 +196,7 @@ impl Comm {
     ) -> Result<()> {
         let mut exchange = Exchange::new(self, task);
         for rank in self.others() {
-            exchange.send(rank, UP, &own[parts(rank)]);
+            exchange.send(rank, PARTS + UP, &own[parts(rank)]);
         }
         self.fill_blocks(&mut exchange, &own[parts(self.rank)], blocks);
         exchange.finish().await
@@ -208,7 +208,7 @@ impl Comm {
             if rank == self.rank {
                 block.copy_from_slice(own);
             } else {
-                exchange.fill(rank, UP, block);
+                exchange.fill(rank, PARTS + UP, block);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! Elements are combined as [`Comm::allreduce`] does it, so that both give the same bits.
 
 use super::doubling::{Doubling, Part, range_of};
-use super::{ASIDE, SHORT, UP, carry, check_operand};
+use super::{ASIDE, UP, carry, check_operand};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::reduction::{Reduction, Side};
@@ -66,7 +66,7 @@ impl Comm {
         // Others than the root have no memory for a result, but may need some on the way.
         let mut scratch = self.scratch(if into.is_none() { bytes } else { 0 });
         let into = into.unwrap_or(&mut scratch);
-        let is_short = bytes <= SHORT || bytes / element < doubling.places as usize;
+        let is_short = doubling.is_short(bytes, element);
         let mut from = from;
         let place = match doubling.part(self.rank) {
             Part::Gives(other) => {

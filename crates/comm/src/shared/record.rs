@@ -10,7 +10,8 @@ pub(crate) const HEAD: usize = 56;
 /// Bytes that one record carries at most.
 pub(crate) const PIECE: usize = RING / 4;
 
-const _: () = assert!(HEAD + 8 <= LINE);
+// As `Memory::largest` says.
+const _: () = assert!(HEAD + 8 <= LINE && PIECE == RING / 4);
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,10 @@ pub(crate) trait Memory {
     fn cramped(&self) -> Result<&Self::Count>;
     /// How many it holds: a power of two, and of whole lines.
     fn capacity(&self) -> usize;
+    /// How many a record takes at most.
+    fn largest(&self) -> usize {
+        self.capacity() / 4 + LINE
+    }
     /// Writes at a place that is the writer's by the counts.
     fn write(&self, at: usize, bytes: &[u8]) -> Result<()>;
     /// Reads at a place that is the reader's by the counts.
@@ -116,10 +120,10 @@ impl<M: Memory> Reader<M> {
     pub(crate) fn take(&mut self, bytes: usize) -> Result<bool> {
         self.taken += bytes.next_multiple_of(LINE) as u64;
         self.memory.taken()?.set(self.taken);
-        // Not for each record: who writes as fast as this reads would be woken each time. Seen late it is seen when there is nothing more
-        // to read.
-        let is_half_empty = self.written - self.taken <= self.memory.capacity() as u64 / 2;
-        if is_half_empty { self.relieve() } else { Ok(false) }
+        // Once there is room for any record, not for each one that was read: who writes as fast as this reads would be woken each time. A
+        // look that comes too early is made good when there is nothing more to read; with the last record alone in it nobody waits.
+        let room = self.memory.capacity() as u64 - (self.written - self.taken);
+        if room >= self.memory.largest() as u64 { self.relieve() } else { Ok(false) }
     }
 
     /// There is nothing more to read: whether the writer waits for room, and is to be woken.

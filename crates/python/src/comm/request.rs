@@ -46,7 +46,10 @@ impl Going {
 
 /// Those whose Python objects are gone get on, and are dropped once they are over.
 pub(super) fn tidy(left: &Left) {
-    left.lock().retain(|going| matches!(going.request.test(), Ok(None)));
+    // Others may leave theirs meanwhile: a function of Python's may be called here, and objects of Python's go.
+    let mut those = std::mem::take(&mut *left.lock());
+    those.retain(|going| matches!(going.request.test(), Ok(None)));
+    left.lock().append(&mut those);
 }
 
 impl Request {

@@ -50,6 +50,12 @@ static void receive_from(int other, void *bytes, size_t count) {
 
 static void barrier(void) { check(MPI_Barrier(MPI_COMM_WORLD)); }
 
+static void make_another(void) {
+    MPI_Comm another;
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &another));
+    check(MPI_Comm_free(&another));
+}
+
 static void bcast(size_t count) { check(MPI_Bcast(mine, (int)count, MPI_BYTE, 0, MPI_COMM_WORLD)); }
 
 static void reduce(size_t count) {
@@ -100,6 +106,12 @@ static void receive_from(int other, void *bytes, size_t count) {
 
 static void barrier(void) { check(fb_comm_barrier(comm)); }
 
+static void make_another(void) {
+    fb_comm *another;
+    check(fb_comm_split(comm, 0, 0, &another));
+    check(fb_comm_close(another));
+}
+
 static void bcast(size_t count) { check(fb_comm_bcast(comm, mine, count, 0)); }
 
 static void reduce(size_t count) { check(fb_comm_reduce(comm, mine, theirs, count / 8, FB_F64, FB_OP_SUM, 0)); }
@@ -130,13 +142,18 @@ static void barrier_of(size_t count) {
     barrier();
 }
 
+static void dup_of(size_t count) {
+    (void)count;
+    make_another();
+}
+
 static const struct {
     const char *name;
     void (*call)(size_t count);
     double share; /* of a call that is told */
 } WHATS[] = {
     {"sendrecv", sendrecv, 0.5},   {"barrier", barrier_of, 1.0},  {"bcast", bcast, 1.0},       {"reduce", reduce, 1.0},
-    {"allreduce", allreduce, 1.0}, {"allgather", allgather, 1.0}, {"alltoall", alltoall, 1.0},
+    {"allreduce", allreduce, 1.0}, {"allgather", allgather, 1.0}, {"alltoall", alltoall, 1.0}, {"dup", dup_of, 1.0},
 };
 
 /* What was computed is right. */
@@ -200,7 +217,7 @@ int main(int argc, char **argv) {
     for (char *name = strtok_r(rest, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
         for (char *at = argv[2]; *at; at++) {
             measure(name, strtoull(at, &at, 10), seconds);
-            if (!*at || strcmp(name, "barrier") == 0) break;
+            if (!*at || strcmp(name, "barrier") == 0 || strcmp(name, "dup") == 0) break;
         }
     }
     fflush(stdout);
