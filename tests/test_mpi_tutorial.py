@@ -21,7 +21,9 @@ def printed(launcher: list[str], program: Path) -> list[str]:
         if launcher[0] != sys.executable
         else [*launcher, str(program)]
     )
-    environment = {**os.environ, "MPI4PY_MPIABI": "mpich"}
+    environment = {**os.environ, "MPI4PY_MPIABI": "mpich", "LD_LIBRARY_PATH": str(Path(sys.prefix, "lib"))}
+    # Lines of several processes do not mix where each writes all of its own at its end.
+    environment.pop("PYTHONUNBUFFERED", None)
     ran = subprocess.run(run, capture_output=True, text=True, timeout=100, check=False, env=environment)
     assert ran.returncode == 0, ran.stderr
     return sorted(ran.stdout.splitlines())
