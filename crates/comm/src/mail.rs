@@ -1,5 +1,7 @@
 //! Messages and who receives them: what is awaited, what has come and nobody has received, and how much of that there may be. Sans-IO.
 
+mod ended;
+
 use crate::kind::Kind;
 use crate::target::{Target, first_of};
 use crate::task::Space;
@@ -14,10 +16,6 @@ pub const EARLY_MAX: u64 = 256 << 20;
 pub const UNREAD_MAX: u64 = 256 << 20;
 /// What a message costs besides its bytes.
 const OVERHEAD: u64 = 128;
-/// How many collectives are remembered after they have ended.
-const ENDED_MAX: usize = 32;
-/// How many messages are remembered that came for them.
-const STRAYS_MAX: usize = 16;
 
 fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(OVERHEAD)
@@ -278,43 +276,6 @@ impl Mail {
 
     fn mailbox(&mut self, comm: u64) -> Option<&mut Mailbox> {
         self.open.get_mut(&comm).or_else(|| self.early.get_mut(&comm))
-    }
-
-    // ---- collectives that have ended ------------------------------------------------------------------------
-
-    /// A collective has ended here.
-    pub(crate) fn end(&mut self, comm: u64, space: Space, here: Kind) {
-        let Some(mailbox) = self.open.get_mut(&comm) else { return };
-        if mailbox.ended.len() == ENDED_MAX {
-            mailbox.ended.pop_front();
-        }
-        mailbox.ended.push_back((space.0, here));
-        for message in mailbox.arrived.remove(&space.0).into_iter().flatten() {
-            self.note_stray(comm, &message.envelope.label, here);
-            self.throw_away(comm, message);
-        }
-    }
-
-    fn note_stray(&mut self, comm: u64, label: &Label, here: Kind) {
-        if self.strays.len() < STRAYS_MAX {
-            let theirs = Kind::in_tag(label.tag);
-            self.strays.push(Stray { comm, space: label.space, source: label.source, theirs, here });
-        }
-    }
-
-    /// Messages that came for collectives that had ended.
-    pub(crate) fn take_strays(&mut self) -> Vec<Stray> {
-        std::mem::take(&mut self.strays)
-    }
-
-    /// Whether nobody will receive a message: its part of the comm is closed, or its collective has ended.
-    fn is_unwanted(&mut self, comm: u64, label: &Label) -> bool {
-        let Some(mailbox) = self.open.get(&comm) else { return false };
-        if let Some((_, here)) = mailbox.ended.iter().find(|(space, _)| *space == label.space) {
-            self.note_stray(comm, label, *here);
-            return true;
-        }
-        self.is_part_past(comm, label)
     }
 
     // ---- messages that come -------------------------------------------------------------------------------
@@ -777,13 +738,6 @@ impl Mail {
     pub(crate) fn probe(&self, comm: u64, wanted: &Wanted) -> Option<Envelope> {
         let queue = self.open.get(&comm)?.arrived.get(&wanted.space)?;
         queue.iter().map(|message| message.envelope).find(|envelope| wanted.takes(&envelope.label))
-    }
-
-    /// The tag of a rank's next message in a space that was not received, if one has come.
-    pub(crate) fn next_tag_of(&self, comm: u64, space: u64, source: u32) -> Option<u64> {
-        let queue = self.open.get(&comm)?.arrived.get(&space)?;
-        let found = queue.iter().find(|message| message.envelope.label.source == source)?;
-        Some(found.envelope.label.tag)
     }
 
     /// Somebody begins to wait for this rank, or any, or ends.

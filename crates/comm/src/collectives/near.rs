@@ -75,14 +75,7 @@ impl Comm {
         let combined = &blocks[..mine.len()];
         into[mine].copy_from_slice(combined);
         let mut exchange = Exchange::new(self, task);
-        let (mut rest, mut at) = (into, 0);
-        for rank in 0..self.size {
-            let (part, behind) = rest.split_at_mut(parts(rank).end - at);
-            (rest, at) = (behind, parts(rank).end);
-            if rank != self.rank {
-                exchange.fill(rank, PARTS + DOWN, part);
-            }
-        }
+        self.fill_parts(&mut exchange, &parts, into);
         for rank in self.others() {
             exchange.send(rank, PARTS + DOWN, combined);
         }
@@ -114,14 +107,7 @@ impl Comm {
         let Some(into) = into else { return self.put(task, root, PARTS + DOWN, combined).await };
         into[mine].copy_from_slice(combined);
         let mut exchange = Exchange::new(self, task);
-        let (mut rest, mut at) = (into, 0);
-        for rank in 0..self.size {
-            let (part, behind) = rest.split_at_mut(parts(rank).end - at);
-            (rest, at) = (behind, parts(rank).end);
-            if rank != self.rank {
-                exchange.fill(rank, PARTS + DOWN, part);
-            }
-        }
+        self.fill_parts(&mut exchange, &parts, into);
         exchange.finish().await
     }
 
@@ -200,6 +186,23 @@ impl Comm {
         }
         self.fill_blocks(&mut exchange, &own[parts(self.rank)], blocks);
         exchange.finish().await
+    }
+
+    /// All others give this rank what they have combined.
+    fn fill_parts<'a>(
+        &self,
+        exchange: &mut Exchange<'a>,
+        parts: &impl Fn(u32) -> Range<usize>,
+        into: &'a mut [u8],
+    ) {
+        let (mut rest, mut at) = (into, 0);
+        for rank in 0..self.size {
+            let (part, behind) = rest.split_at_mut(parts(rank).end - at);
+            (rest, at) = (behind, parts(rank).end);
+            if rank != self.rank {
+                exchange.fill(rank, PARTS + DOWN, part);
+            }
+        }
     }
 
     /// Blocks of one length, by rank: this rank's is there.
