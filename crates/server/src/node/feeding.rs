@@ -6,7 +6,7 @@ use super::fetching::greet;
 use crate::subscriptions::FeedOrder;
 use forebay_core::identity::Identity;
 use forebay_core::ids::ServerId;
-use forebay_core::steps::Start;
+use forebay_core::steps::{AttachmentId, Start};
 use forebay_core::{Error, Result};
 use forebay_transport::asynchronous::Outbox;
 use forebay_wire::client::consumer::{Attach, Event, Reply, Request};
@@ -94,9 +94,7 @@ impl Node {
         while let Some((frame, _)) = receiver.next().await? {
             if frame.header.request == ATTACHES {
                 match frame.message::<Result<Reply>>()?? {
-                    Reply::Attached { attachment, .. } => {
-                        self.state.lock().subscriptions.on_fed(order, attachment);
-                    }
+                    Reply::Attached { attachment, .. } => self.on_fed(order, attachment),
                     Reply::Redirect(server) => return Ok(Some(server)),
                     _ => return Err(Error::protocol("a stream is told of in another way")),
                 }
@@ -113,6 +111,13 @@ impl Node {
             }
         }
         Ok(None)
+    }
+
+    /// It is agreed from which step on a stream is told.
+    fn on_fed(&self, order: &FeedOrder, attachment: AttachmentId) {
+        let mut state = self.state.lock();
+        self.with_subscriptions(&mut state, |all, cx, streams| all.on_fed(cx, streams, order, attachment));
+        self.drain(&mut state);
     }
 
     /// Takes what is told of a stream.

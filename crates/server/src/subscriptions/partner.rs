@@ -27,8 +27,8 @@ pub(super) struct Partner {
     pub(super) feed: Option<Arc<Outbox>>,
     /// As whom it is told over that connection, once it is agreed from which step on: of each run as another one.
     pub(super) attachments: Vec<AttachmentId>,
-    /// Since when its steps are on their way again: the connection was lost, or another server went on. Until they come the first
-    /// stream waits.
+    /// Since when its steps are on their way again: the connection was lost, or another server went on. Until all have come that were
+    /// there, the first stream waits.
     pub(super) lost_at: Option<Duration>,
     /// Its steps that wait, and the attachments that hold them.
     pub(super) steps: BTreeMap<StepNumber, (AttachmentId, Arc<StepReport>)>,
@@ -97,7 +97,6 @@ impl Partner {
         awaited: Option<StepNumber>,
     ) {
         let id = (report.id.run, report.id.step);
-        self.lost_at = None;
         if self.last.is_some_and(|last| id <= last) {
             // It was told before, to the one that this attachment has followed.
             self.let_go_of(cx, attachment, id);
@@ -125,6 +124,12 @@ impl Partner {
             let (attachment, report) = oldest.remove();
             self.let_go_of(cx, attachment, (report.id.run, report.id.step));
         }
+    }
+
+    /// It is agreed from which step on it is told. What was there before has been told: steps that do not come from now on are late.
+    pub(super) fn note_fed(&mut self, attachment: AttachmentId) {
+        self.attachments.push(attachment);
+        self.lost_at = None;
     }
 
     /// The connection is gone over which it was told: what was told is held there no longer, and is told again as far as it is there.

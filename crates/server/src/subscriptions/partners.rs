@@ -54,10 +54,16 @@ impl Subscriptions {
     }
 
     /// It is agreed from which step on they come.
-    pub(crate) fn on_fed(&mut self, order: &FeedOrder, attachment: AttachmentId) {
-        if let Some(partner) = self.partner(order) {
-            partner.attachments.push(attachment);
-        }
+    pub(crate) fn on_fed(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut dyn Streams,
+        order: &FeedOrder,
+        attachment: AttachmentId,
+    ) {
+        let Some(partner) = self.partner(order) else { return };
+        partner.note_fed(attachment);
+        self.advance_joined(cx, streams, order);
     }
 
     /// They come over no connection.
