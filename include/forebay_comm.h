@@ -98,8 +98,8 @@ int fb_comm_dup(fb_comm *comm, fb_comm **copy);
 /* Makes an operation of a function, for reductions of this communicator, which is given `user` at each call.  At most
  * 1000. */
 int fb_comm_function_op(fb_comm *comm, fb_comm_function *function, void *user, int32_t *op);
-/* Closes it and frees the handle; parts of it and requests go on.  Who waits for this rank in it fails at once.  Waits
- * until the others have read what was sent, 2 seconds at most.  NULL is allowed. */
+/* Closes it and frees the handle; parts of it and requests go on.  Once all of them are closed, too, who waits for this
+ * rank fails at once.  Waits until the others have read what was sent, 2 seconds at most.  NULL is allowed. */
 int fb_comm_close(fb_comm *comm);
 
 /* ---- messages ---------------------------------------------------------------------------- */

@@ -114,7 +114,7 @@ impl Comm {
     ) -> Result<()> {
         reduction.combine(into, theirs, side).inspect_err(|error| {
             let why = task.failed(error.kind, Some(0), &error.text).text;
-            self.hub.spread(&mut self.hub.state.lock(), self.id(), self.in_whole(self.rank), &why);
+            self.hub.spread_failure(task, &why);
         })
     }
 
@@ -154,7 +154,7 @@ impl Comm {
         let rank = self.rank;
         let why = format_args!("rank {source} gives {bytes} bytes where rank {rank} has {expected}");
         let error = task.failed(ErrorKind::Invalid, Some(0), why);
-        self.hub.spread(&mut self.hub.state.lock(), self.id(), self.in_whole(rank), &error.text);
+        self.hub.spread_failure(task, &error.text);
         error
     }
 }
@@ -188,7 +188,7 @@ fn expect(
         Ok((Envelope { bytes, .. }, _)) => Err(comm.refuse(task, source, bytes, expected)),
         Err(error) => {
             if error.kind == ErrorKind::Invalid {
-                comm.hub.spread(&mut comm.hub.state.lock(), comm.id(), comm.in_whole(comm.rank), &error.text);
+                comm.hub.spread_failure(task, &error.text);
             }
             Err(error)
         }

@@ -13,14 +13,12 @@ use forebay_transport::Address;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long an operation waits unless [`Comm::set_timeout`] says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// What each rank tells of itself when a comm is split: its color, its key, and which number is free here.
-const ENTRY: usize = 24;
 /// How many bytes of memory that collectives need on the way are kept for the next one.
 const SCRATCH_MAX: usize = 16 << 20;
 /// How many parts there may be.
@@ -74,8 +72,6 @@ struct Whole {
     rank: u32,
     /// For each rank the first one on the same host.
     hosts: Vec<u32>,
-    /// No part of this process has this number yet.
-    next_part: AtomicU32,
     /// The endpoint, if it is there for this comm alone. Its drop, after this one's, waits until the others have read what was sent.
     _endpoint: Option<Endpoint>,
 }
@@ -103,8 +99,7 @@ impl Comm {
     ) -> Result<Comm> {
         let (size, hosts) = (members.len() as u32, hosts_of(&members));
         hub.open(id, rank, members)?;
-        let next_part = AtomicU32::new(1);
-        let whole = Whole { hub: hub.clone(), id, rank, hosts, next_part, _endpoint: endpoint };
+        let whole = Whole { hub: hub.clone(), id, rank, hosts, _endpoint: endpoint };
         Ok(Comm::new(hub, Arc::new(whole), 0, (rank, (0..size).collect()), TIMEOUT_DEFAULT))
     }
 
@@ -153,25 +148,14 @@ impl Comm {
     /// Splits it: all ranks with the same color are together, in the order of `key`, then of their ranks here. `None` is in no part, and
     /// gets none. All ranks call it. Each part has messages and collectives of its own.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Comm>> {
-        let free = self.whole.next_part.load(Ordering::Relaxed);
-        let mut mine = Vec::with_capacity(ENTRY);
-        mine.extend_from_slice(&color.map_or(u64::MAX, u64::from).to_le_bytes());
-        mine.extend_from_slice(&key.to_le_bytes());
-        mine.extend_from_slice(&u64::from(free).to_le_bytes());
-        let mut all = vec![0; ENTRY * self.size as usize];
-        self.allgather_into(&mine, &mut all, &vec![ENTRY; self.size as usize])?;
-        let eight = |bytes: &[u8]| u64::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default());
-        let entries: Vec<[u64; 3]> = all
-            .chunks_exact(ENTRY)
-            .map(|entry| [eight(entry), eight(&entry[8..]), eight(&entry[16..])])
-            .collect();
-        // All parts of one split have one number, which none of these ranks has had before.
-        let part = entries.iter().map(|[.., free]| *free as u32).max().unwrap_or(free);
-        if part >= PARTS_MAX {
-            return Err(Error::new(ErrorKind::Full, "a communicator is split no more than 16 million times"));
-        }
-        self.whole.next_part.fetch_max(part + 1, Ordering::Relaxed);
-        let Some(color) = color.map(u64::from) else { return Ok(None) };
+        let free = self.hub.state.lock().mail.next_part(self.id());
+        let mine = [color.map_or(u64::MAX, u64::from), key as u64, free.into()];
+        let entries = self.all_tell(mine)?;
+        let part = self.agree_on_part(highest(entries.iter().map(|[.., free]| *free)))?;
+        let Some(color) = color.map(u64::from) else {
+            self.hub.close_part(self.id(), part);
+            return Ok(None);
+        };
         let mut together: Vec<(i64, u32)> = (0..)
             .zip(&entries)
             .filter(|(_, [other, ..])| *other == color)
@@ -180,9 +164,41 @@ impl Comm {
         together.sort_unstable();
         let rank = together.iter().position(|(_, rank)| *rank == self.rank).unwrap_or_default() as u32;
         let ranks = together.iter().map(|(_, rank)| self.in_whole(*rank)).collect();
-        self.hub.state.lock().mail.open_part(self.id(), part);
         let (hub, whole, timeout) = (self.hub.clone(), self.whole.clone(), *self.timeout.lock());
         Ok(Some(Comm::new(hub, whole, part, (rank, ranks), timeout)))
+    }
+
+    /// A number for all parts of one split that none of these ranks has had before: this one, unless other communicators are split by other
+    /// threads meanwhile. Where one of them was quicker on some rank, all try the next number.
+    fn agree_on_part(&self, mut part: u32) -> Result<u32> {
+        loop {
+            if part >= PARTS_MAX {
+                let text = "a communicator is split no more than 16 million times";
+                return Err(Error::new(ErrorKind::Full, text));
+            }
+            let is_mine = self.hub.state.lock().mail.open_part(self.id(), part);
+            let told = self.all_tell([u64::from(!is_mine)]);
+            if told.as_ref().is_ok_and(|told| told.iter().all(|[is_taken]| *is_taken == 0)) {
+                return Ok(part);
+            }
+            if is_mine {
+                self.hub.close_part(self.id(), part);
+            }
+            told?;
+            let free = self.hub.state.lock().mail.next_part(self.id());
+            // Another distance for each communicator, so that two do not meet again.
+            let next = free.max(part + 1 + self.part % 16);
+            part = highest(self.all_tell([next.into()])?.into_iter().map(|[next]| next));
+        }
+    }
+
+    /// What each rank tells, by rank.
+    fn all_tell<const N: usize>(&self, mine: [u64; N]) -> Result<Vec<[u64; N]>> {
+        let mine: Vec<u8> = mine.into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut all = vec![0; mine.len() * self.size as usize];
+        self.allgather_into(&mine, &mut all, &vec![mine.len(); self.size as usize])?;
+        let numbers: Vec<u64> = all.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        Ok(numbers.as_chunks().0.to_vec())
     }
 
     /// The same ranks once more, with messages and collectives of their own. All ranks call it.
@@ -260,6 +276,7 @@ impl Comm {
         self.hub.check_process()?;
         let source = self.source_of(source)?;
         let task = self.task("message", Kind::default(), 0);
+        self.hub.advance_requests();
         Ok(Probe::new(&self.hub, &task, (source, tag)).now()?.map(|found| self.status(found)))
     }
 
@@ -320,6 +337,10 @@ impl Comm {
         let (space, expired) = (Space::new(self.part, number), AtomicBool::new(false));
         Task { comm, rank, ranks, what, kind, space, timeout, deadline, expired }
     }
+}
+
+fn highest(parts: impl Iterator<Item = u64>) -> u32 {
+    parts.max().map_or(0, |part| part.min(PARTS_MAX.into()) as u32)
 }
 
 /// For each member the first one on the same host.

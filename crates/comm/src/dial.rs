@@ -137,7 +137,7 @@ async fn handshake(
                     ErrorKind::Unreachable => "is gone: it ended while a connection was made".to_owned(),
                     _ => format!("cannot be reached: {}", error.text),
                 };
-                hub.lose(&mut state, peer, &Gone { kind: error.kind, why });
+                hub.lose(&mut state, peer, &Gone { kind: error.kind, ..Gone::new(why) });
             }
             None
         }

@@ -13,7 +13,7 @@ use forebay_wire::comm::CommMessage;
 use forebay_wire::handshake::{Prologue, Secret};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::runtime::Handle;
@@ -93,6 +93,8 @@ pub(crate) struct HubState {
     pub(crate) readings: Vec<Reading>,
     /// How many of this process wait for something from anybody.
     pub(crate) awaited_any: usize,
+    /// Sends to this process itself that wait for room, the oldest first.
+    pub(crate) waiting_own: VecDeque<u64>,
     /// With how many other processes memory is shared: with one there may be two connections.
     pub(crate) neighbours: usize,
     pub(crate) scratch: Vec<u8>,
@@ -129,9 +131,15 @@ impl HubState {
         self.neighbours = self.peers.count_sharing();
     }
 
-    /// A collective has ended here.
-    pub(crate) fn end_collective(&mut self, task: &Task) {
-        self.mail.end(task.comm, task.space, task.kind);
+    /// A collective has ended here: well, or for this reason, which all are told unless that is known.
+    pub(crate) fn end_collective(&mut self, task: &Task, failure: Option<&Error>) {
+        self.mail.end(task.comm, task.space, failure.is_none().then_some(task.kind));
+        if let Some(error) = failure {
+            let members = self.comms.get(&task.comm);
+            if members.is_some_and(|members| members.why_hopeless(task.space.part(), &task.ranks).is_none()) {
+                self.spread(task.comm, (Some(task.space.part()), task.rank), &error.text);
+            }
+        }
         self.spread_strays();
     }
 
@@ -143,19 +151,20 @@ impl HubState {
             let why = format!(
                 "rank {source} is in {theirs}, collective {number} of communicator {comm}, where rank {rank} was in {here}"
             );
-            self.spread(comm, source, &why);
+            self.spread(comm, (Some(Space(space).part()), source), &why);
         }
     }
 
-    /// Tells all members that are connected that this comm's collectives cannot succeed, once.
-    pub(crate) fn spread(&mut self, comm: u64, rank: u32, why: &str) {
-        let Some(members) = self.comms.get_mut(&comm).filter(|members| !members.broken.contains_key(&rank))
+    /// Tells all members that are connected that collectives with this rank cannot succeed, in a part of the comm or in any, once.
+    pub(crate) fn spread(&mut self, comm: u64, (part, rank): (Option<u32>, u32), why: &str) {
+        let Some(members) =
+            self.comms.get_mut(&comm).filter(|members| !members.broken.contains_key(&(part, rank)))
         else {
             return;
         };
-        members.broken.insert(rank, why.to_owned());
+        members.broken.insert((part, rank), why.to_owned());
         self.mail.alarms += 1;
-        let gone = CommMessage::Gone { comm, rank, why: why.to_owned() };
+        let gone = CommMessage::Gone { comm, part, rank, why: why.to_owned() };
         for (_, member) in members.others() {
             if let Some(link) = self.peers.sending(member.peer) {
                 link.say(&gone);
@@ -184,10 +193,17 @@ impl Hub {
         self.bell.ring();
     }
 
-    /// Tells all members, and those of this process, that a comm's collectives cannot succeed.
-    pub(crate) fn spread(&self, state: &mut HubState, comm: u64, rank: u32, why: &str) {
-        state.spread(comm, rank, why);
+    /// Tells all members, and those of this process, that collectives with a rank that is gone cannot succeed.
+    pub(crate) fn spread_end(&self, state: &mut HubState, comm: u64, rank: u32, why: &str) {
+        state.spread(comm, (None, rank), why);
         self.tell(state);
+    }
+
+    /// The same of those in the part in which one has failed here.
+    pub(crate) fn spread_failure(&self, task: &Task, why: &str) {
+        let mut state = self.state.lock();
+        state.spread(task.comm, (Some(task.space.part()), task.rank), why);
+        self.tell(&mut state);
     }
 
     /// Callers look again. The state is locked.
@@ -291,7 +307,7 @@ impl Hub {
             .filter_map(|(comm, members)| Some((*comm, members.lose(peer, gone)?)))
             .collect();
         for (comm, rank) in lost {
-            state.spread(comm, rank, &format!("rank {rank} ({name}) {}", gone.why));
+            state.spread(comm, (None, rank), &format!("rank {rank} ({name}) {}", gone.why));
         }
         state.peers.prune(peer);
         self.tell(state);
@@ -410,13 +426,9 @@ impl Hub {
             CommMessage::Wait { comm } => {
                 let mut answers = Vec::new();
                 match state.comms.get(comm) {
-                    Some(members) => {
-                        answers.extend(members.broken.iter().map(|(rank, why)| CommMessage::Gone {
-                            comm: *comm,
-                            rank: *rank,
-                            why: why.clone(),
-                        }))
-                    }
+                    Some(members) => answers.extend(members.broken.iter().map(|((part, rank), why)| {
+                        CommMessage::Gone { comm: *comm, part: *part, rank: *rank, why: why.clone() }
+                    })),
                     None if state.mail.is_past(*comm) => answers.push(CommMessage::Left { comm: *comm }),
                     None if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) => {
                         state.waiting.push((peer, *comm));
@@ -429,12 +441,12 @@ impl Hub {
             }
             CommMessage::Left { comm } => {
                 if let Some(members) = state.comms.get_mut(comm) {
-                    members.lose(peer, &Gone::new("is gone: it has closed this communicator"));
+                    members.lose(peer, &Gone::left());
                     self.tell(state);
                 }
             }
-            CommMessage::Gone { comm, rank, why } => {
-                state.spread(*comm, *rank, why);
+            CommMessage::Gone { comm, part, rank, why } => {
+                state.spread(*comm, (*part, *rank), why);
                 self.tell(state);
             }
             _ => {}

@@ -143,7 +143,7 @@ struct Mailbox {
     /// Later ones are not known here yet.
     next_part: u32,
     /// The collectives that ended here last, by their spaces: nothing more is to come in them.
-    ended: VecDeque<(u64, Kind)>,
+    ended: VecDeque<(u64, Option<Kind>)>,
 }
 
 /// A message of a collective that has ended here without it: its rank does something else there.
@@ -233,12 +233,20 @@ impl Mail {
         self.eased += 1;
     }
 
-    /// A part of a comm is split off.
-    pub(crate) fn open_part(&mut self, comm: u64, part: u32) {
-        if let Some(mailbox) = self.open.get_mut(&comm) {
-            mailbox.parts.insert(part);
-            mailbox.next_part = mailbox.next_part.max(part + 1);
+    /// No part of a comm has had this number here.
+    pub(crate) fn next_part(&self, comm: u64) -> u32 {
+        self.open.get(&comm).map_or(1, |mailbox| mailbox.next_part.max(1))
+    }
+
+    /// A part of a comm is split off, unless there was one of this number, or of a later one, here. Whether it is.
+    pub(crate) fn open_part(&mut self, comm: u64, part: u32) -> bool {
+        let Some(mailbox) = self.open.get_mut(&comm) else { return false };
+        if part < mailbox.next_part.max(1) {
+            return false;
         }
+        mailbox.parts.insert(part);
+        mailbox.next_part = part + 1;
+        true
     }
 
     /// A part of a comm is closed: what was not received in it is gone.

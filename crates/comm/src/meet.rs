@@ -86,6 +86,10 @@ pub(crate) fn settle(hub: &Arc<Hub>, state: &mut HubState, side: &mut Side, link
     side.is_settled = true;
     if let Some(peer) = side.peer.and_then(|peer| state.peers.get(peer)) {
         peer.dialling &= side.has_accepted;
+        if peer.links.is_empty() {
+            // They keep their order on it.
+            link.waiting.lock().extend(peer.waiting.drain(..));
+        }
         peer.links.push(link.clone());
     }
     state.count_neighbours();

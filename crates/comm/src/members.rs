@@ -9,11 +9,18 @@ use std::collections::BTreeMap;
 pub(crate) struct Gone {
     pub(crate) kind: ErrorKind,
     pub(crate) why: String,
+    /// Whether it has closed the comm: it has nothing more to say. Else it has died.
+    pub(crate) has_left: bool,
 }
 
 impl Gone {
     pub(crate) fn new(why: impl Into<String>) -> Gone {
-        Gone { kind: ErrorKind::Unreachable, why: why.into() }
+        Gone { kind: ErrorKind::Unreachable, why: why.into(), has_left: false }
+    }
+
+    /// It has closed the comm.
+    pub(crate) fn left() -> Gone {
+        Gone { has_left: true, ..Gone::new("is gone: it has closed this communicator") }
     }
 }
 
@@ -33,8 +40,8 @@ pub(crate) struct Member {
 pub(crate) struct Members {
     pub(crate) rank: u32,
     pub(crate) members: Vec<Member>,
-    /// The ranks with which no collective can succeed any more, and why.
-    pub(crate) broken: BTreeMap<u32, String>,
+    /// The ranks with which no collective can succeed any more, and why: in a part of the comm, or in any (`None`).
+    pub(crate) broken: BTreeMap<(Option<u32>, u32), String>,
 }
 
 impl Members {
@@ -42,12 +49,18 @@ impl Members {
         self.members.get_mut(rank as usize)
     }
 
-    /// Why a collective of these ranks cannot succeed.
-    pub(crate) fn why_hopeless(&self, ranks: &[u32]) -> Option<&String> {
+    /// Why a collective of these ranks, in this part, cannot succeed.
+    pub(crate) fn why_hopeless(&self, part: u32, ranks: &[u32]) -> Option<&String> {
         if self.broken.is_empty() {
             return None;
         }
-        ranks.iter().find_map(|rank| self.broken.get(rank))
+        let why = |part| ranks.iter().find_map(move |rank| self.broken.get(&(part, *rank)));
+        why(None).or_else(|| why(Some(part)))
+    }
+
+    /// Whether all of these ranks are there, so that it can only be a failure.
+    pub(crate) fn are_there(&self, ranks: &[u32]) -> bool {
+        !ranks.iter().any(|rank| self.broken.contains_key(&(None, *rank)))
     }
 
     /// Everybody else.

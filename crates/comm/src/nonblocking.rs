@@ -25,9 +25,8 @@ impl Comm {
         let operation = operation(self.clone(), task.clone());
         let (hub, about) = (self.hub.clone(), task.clone());
         let operation = Box::pin(async move {
-            operation.await?;
-            hub.state.lock().end_collective(&about);
-            Ok(Done::default())
+            let result = operation.await;
+            hub.ended(&about, result).map(|()| Done::default())
         });
         Request::start(&self.hub, task, false, operation)
     }
@@ -38,7 +37,7 @@ impl Comm {
         let (comm, task) = (self.clone(), Arc::new(self.single()));
         let about = task.clone();
         let operation = Box::pin(async move {
-            comm.put(&about, dest, tag, bytes.slice()).await?;
+            comm.put(&about, dest, tag, bytes.slice()).put_aside().await?;
             Ok(Done::default())
         });
         Ok(Request::start(&self.hub, task, true, operation))

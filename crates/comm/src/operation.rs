@@ -424,7 +424,7 @@ impl<T: Number> Apply<Located<T>> for MaxLocation {
 fn located<T: Number>(extremum: T, a: Located<T>, b: Located<T>) -> Located<T> {
     let has = |one: T| {
         one.is_nan() && extremum.is_nan()
-            || !one.is_below(extremum) && !extremum.is_below(one) && !one.is_nan()
+            || !one.is_below(extremum) && !extremum.is_below(one) && !one.is_nan() && !extremum.is_nan()
     };
     match (has(a.0), has(b.0)) {
         (true, true) => Located(extremum, a.1.min(b.1)),
@@ -522,6 +522,16 @@ mod tests {
         assert_eq!(of(Operation::MaxLocation, (2.0, 3), (2.0, 7)), [(2.0, 3); 2]);
         for nan in of(Operation::MaxLocation, (f64::NAN, 3), (2.0, 7)) {
             assert!(nan.0.is_nan() && nan.1 == 3);
+        }
+        // Wherever it stands: the place is that of one that has it.
+        for operation in [Operation::MinLocation, Operation::MaxLocation] {
+            for nan in of(operation, (2.0, 1), (f64::NAN, 7)).into_iter().chain(of(
+                operation,
+                (f64::NAN, 7),
+                (2.0, 1),
+            )) {
+                assert!(nan.0.is_nan() && nan.1 == 7);
+            }
         }
         let short =
             of_two::<_, 8>(Operation::MinLocation, Datatype::Int16Int, Located(-2i16, 5), Located(3i16, 4));

@@ -116,12 +116,35 @@ pub(crate) struct Peer {
     /// The first is the one to send on.
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) dialling: bool,
+    /// Sends that wait for the first connection, the oldest first.
+    pub(crate) waiting: VecDeque<u64>,
     /// One connection has ended: the others are about to.
     pub(crate) ending: bool,
     /// How many of this process wait for something from it.
     pub(crate) awaited: usize,
     /// Open comms that it is a member of.
     pub(crate) comms: usize,
+}
+
+/// The number of a send that waits while there is no connection that numbers it. Those do so from 0 on.
+pub(crate) fn next_ticket() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(1 << 63);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Peer {
+    /// A send waits for the first connection: under which number.
+    pub(crate) fn wait_for_link(&mut self) -> u64 {
+        let number = next_ticket();
+        self.waiting.push_back(number);
+        number
+    }
+
+    /// It waits no more, even if there is a connection by now.
+    pub(crate) fn stop_waiting(&mut self, number: u64) {
+        self.waiting.retain(|other| *other != number);
+        self.links.iter().for_each(|link| link.waiting.lock().retain(|other| *other != number));
+    }
 }
 
 /// All of them.

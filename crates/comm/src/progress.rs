@@ -151,13 +151,25 @@ impl Hub {
             self.advance_requests();
             if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                 self.let_others_on();
-                if task.is_collective() && result.is_ok() {
-                    self.state.lock().end_collective(task);
-                }
-                return result;
+                return self.ended(task, result);
             }
-            self.advance(task, &mut patience)?;
+            if let Err(error) = self.advance(task, &mut patience) {
+                return self.ended(task, Err(error));
+            }
         }
+    }
+
+    /// A call has ended. If it is a collective nothing of it is awaited any more, and if that has failed the others are told: they would
+    /// take what this rank does next for a part of it.
+    pub(crate) fn ended<T>(&self, task: &Task, result: Result<T>) -> Result<T> {
+        if task.is_collective() {
+            let mut state = self.state.lock();
+            state.end_collective(task, result.as_ref().err());
+            if result.is_err() {
+                self.tell(&mut state);
+            }
+        }
+        result
     }
 
     /// A caller whose messages are always there looks at no other rank's: those that wait for room get some now and then.
@@ -171,7 +183,7 @@ impl Hub {
     }
 
     /// Operations that were put aside get on.
-    fn advance_requests(&self) {
+    pub(crate) fn advance_requests(&self) {
         let ongoing = self.requests.lock().clone();
         self.advance_those(ongoing);
     }

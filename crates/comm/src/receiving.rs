@@ -51,6 +51,8 @@ pub(crate) struct Probe<'a> {
 enum Stage {
     Fresh(Target),
     Posted(ReceiveId),
+    /// It ended within it, in a collective: its rank, or who has ended that, tells why.
+    Torn(Envelope),
     Over,
 }
 
@@ -78,10 +80,7 @@ impl Awaited<'_> {
                 self.check_kind(state, source)?;
                 self.reach(state, source)?;
             }
-            None => {
-                let mut others = self.task.ranks.iter().filter(|rank| **rank != self.task.rank);
-                others.try_for_each(|rank| self.reach(state, *rank))?;
-            }
+            None => self.reach_any(state)?,
         }
         if self.task.is_expired() { Err(self.late(state)) } else { Ok(()) }
     }
@@ -104,6 +103,25 @@ impl Awaited<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The same of any rank. One that has left in good order sends nothing more, but others may.
+    fn reach_any(&self, state: &mut HubState) -> Result<()> {
+        let (mut left, mut is_anybody_there) = (None, false);
+        for rank in self.task.ranks.iter().copied().filter(|rank| *rank != self.task.rank) {
+            let members = state.comms.get_mut(&self.task.comm);
+            let gone = members.and_then(|members| members.member(rank)?.gone.as_ref());
+            if gone.is_some_and(|gone| gone.has_left) {
+                left = Some(rank);
+            } else {
+                self.reach(state, rank)?;
+                is_anybody_there = true;
+            }
+        }
+        match left {
+            Some(rank) if !is_anybody_there => self.reach(state, rank),
+            _ => Ok(()),
+        }
     }
 
     /// Sees to it that a message can come from a rank, and that its end is noticed.
@@ -213,6 +231,17 @@ impl<'a> Receive<'a> {
         Err(task.failed(kind, Some(label.tag), why))
     }
 
+    /// Why a message has ended within it.
+    fn look_why(&mut self, state: &mut HubState, envelope: Envelope) -> Poll<Result<(Envelope, Target)>> {
+        let Awaited { hub, task, tag, .. } = self.awaited;
+        let told = hub.check(state, task, envelope.label.source, tag);
+        if told.is_ok() && !task.is_expired() {
+            return Poll::Pending;
+        }
+        self.stage = Stage::Over;
+        Poll::Ready(told.and_then(|()| self.finish(Received::Broken(envelope))))
+    }
+
     fn look(&mut self, state: &mut HubState) -> Poll<Result<(Envelope, Target)>> {
         let comm = self.awaited.task.comm;
         if let Stage::Fresh(_) = self.stage
@@ -224,11 +253,20 @@ impl<'a> Receive<'a> {
             self.stage = Stage::Posted(state.mail.post(comm, self.awaited.wanted(), target));
             self.awaited.want(state, true);
         }
+        if let Stage::Torn(envelope) = self.stage {
+            return self.look_why(state, envelope);
+        }
         let Stage::Posted(id) = self.stage else {
             return Poll::Ready(Err(Error::internal("a receive that has ended is looked at")));
         };
         if let Some(received) = state.mail.take(id) {
             self.awaited.want(state, false);
+            if let Received::Broken(envelope) = received
+                && self.awaited.task.is_collective()
+            {
+                self.stage = Stage::Torn(envelope);
+                return self.look_why(state, envelope);
+            }
             return Poll::Ready(self.finish(received));
         }
         if self.looked != Some(state.mail.alarms) || self.awaited.task.is_expired() {

@@ -3,7 +3,7 @@
 use crate::dial;
 use crate::hub::{Hub, HubState};
 use crate::members::Members;
-use crate::peers::Link;
+use crate::peers::{Link, Peer};
 use crate::task::Task;
 use forebay_core::{ErrorKind, Result};
 use std::sync::Arc;
@@ -34,6 +34,17 @@ impl Hub {
         Ok(None)
     }
 
+    /// The endpoint of a rank.
+    pub(crate) fn peer_of<'a>(
+        &self,
+        state: &'a mut HubState,
+        task: &Task,
+        rank: u32,
+    ) -> Option<&'a mut Peer> {
+        let peer = state.comms.get_mut(&task.comm)?.member(rank)?.peer;
+        state.peers.get(peer)
+    }
+
     /// Whether there is one.
     pub(crate) fn is_connected(&self, state: &HubState, task: &Task, other: u32) -> bool {
         let member = state.comms.get(&task.comm).and_then(|members| members.members.get(other as usize));
@@ -45,7 +56,7 @@ impl Hub {
         let members = state.comms.get(&task.comm);
         let is_gone = |members: &Members| {
             members.members.get(other as usize).is_some_and(|member| member.gone.is_some())
-                || task.is_collective() && members.why_hopeless(&task.ranks).is_some()
+                || task.is_collective() && members.why_hopeless(task.space.part(), &task.ranks).is_some()
         };
         state.closed || members.is_some_and(is_gone)
     }
@@ -62,16 +73,20 @@ impl Hub {
         let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
         // What failed first: who failed may have gone since then.
         if task.is_collective()
-            && let Some(why) = members.why_hopeless(&task.ranks)
+            && let Some(why) = members.why_hopeless(task.space.part(), &task.ranks)
         {
-            let why = why.clone();
+            let mut why = why.clone();
+            if members.are_there(&task.ranks) && other != task.rank {
+                // Who has given up may not know for whom.
+                why += &format!("; rank {} itself waits for rank {other}", task.rank);
+            }
             let gone = members.member(other).and_then(|member| member.gone.as_ref());
             return Err(task.failed(gone.map_or(ErrorKind::Unreachable, |gone| gone.kind), tag, why));
         }
         if let Some(gone) = members.member(other).and_then(|member| member.gone.clone()) {
             let why = format!("{} {}", self.describe(state, task, other), gone.why);
             if task.is_collective() {
-                self.spread(state, task.comm, other, &why);
+                self.spread_end(state, task.comm, other, &why);
             }
             return Err(task.failed(gone.kind, tag, why));
         }

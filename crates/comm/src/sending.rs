@@ -2,7 +2,7 @@
 
 use crate::hub::{Hub, HubState};
 use crate::mail::{Admission, Envelope};
-use crate::peers::{Link, Shared};
+use crate::peers::{Link, Peer, Shared, next_ticket};
 use crate::shared::{HEAD, Head, Kind, LINE, PIECE};
 use crate::target::Source;
 use crate::task::Task;
@@ -13,6 +13,7 @@ use forebay_wire::comm::{Bytes, CHUNK, CommMessage, INLINE_MAX};
 use forebay_wire::frame::Header;
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +35,8 @@ pub(crate) struct Send<'a> {
     stage: Stage,
     /// If it is longer it is read by its receiver where it lies, if that can.
     lent_beyond: usize,
+    /// Whether it waits for room even if it goes to its own process.
+    may_wait: bool,
     /// What was counted when it was last looked whether it makes sense to wait, and it did.
     looked: Option<u64>,
 }
@@ -41,6 +44,8 @@ pub(crate) struct Send<'a> {
 #[derive(Debug)]
 enum Stage {
     Fresh,
+    /// It waits for a connection, or for room in its own process, under this number.
+    Unlinked(u64),
     /// It waits for its turn and room, under this number.
     Queued(Arc<Link>, u64),
     /// So much of it was sent.
@@ -51,7 +56,17 @@ enum Stage {
 
 impl<'a> Send<'a> {
     pub(crate) fn new(hub: &'a Arc<Hub>, task: &'a Task, dest: u32, tag: u64, source: Source) -> Send<'a> {
-        Send { hub, task, dest, tag, source, stage: Stage::Fresh, lent_beyond: PIECE, looked: None }
+        Send {
+            hub,
+            task,
+            dest,
+            tag,
+            source,
+            stage: Stage::Fresh,
+            lent_beyond: PIECE,
+            may_wait: false,
+            looked: None,
+        }
     }
 
     /// The same, but if it is longer than so many bytes its receiver reads it where it lies, if it can: fewer copies, but this waits for it.
@@ -60,34 +75,61 @@ impl<'a> Send<'a> {
         self
     }
 
+    /// The same, which is put aside: its process may receive meanwhile.
+    pub(crate) fn put_aside(mut self) -> Send<'a> {
+        self.may_wait = true;
+        self
+    }
+
     /// Whether it has ended, in whatever way.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over)
     }
 
-    fn look(&mut self) -> Poll<Result<()>> {
-        let link = match &self.stage {
-            Stage::Fresh => {
-                let hub = self.hub;
-                let mut state = hub.state.lock();
-                if self.dest == self.task.rank {
-                    self.stage = Stage::Over;
-                    return Poll::Ready(self.keep(&mut state));
-                }
-                #[cfg(test)]
-                if let Some(network) = &hub.network {
-                    drop(state);
-                    self.stage = Stage::Over;
-                    return Poll::Ready(network.carry(self.task, self.dest, self.tag, self.source.slice()));
-                }
-                match self.find_link(&mut state) {
-                    Ok(Some(link)) => link,
-                    Ok(None) => return Poll::Pending,
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+    /// It begins, or waits for a connection: which one it goes over, once there is one.
+    fn begin(&mut self, ticket: Option<u64>) -> ControlFlow<Poll<Result<()>>, Arc<Link>> {
+        let hub = self.hub;
+        let mut state = hub.state.lock();
+        if self.dest == self.task.rank {
+            return ControlFlow::Break(self.keep(&mut state, ticket));
+        }
+        #[cfg(test)]
+        if let Some(network) = &hub.network {
+            drop(state);
+            self.stage = Stage::Over;
+            let carried = network.carry(self.task, self.dest, self.tag, self.source.slice());
+            return ControlFlow::Break(Poll::Ready(carried));
+        }
+        match (self.find_link(&mut state), ticket) {
+            (Ok(Some(link)), None) => ControlFlow::Continue(link),
+            (Ok(Some(link)), Some(number)) => {
+                // Its place among those that wait has become one on this connection.
+                self.stage = Stage::Queued(link.clone(), number);
+                ControlFlow::Continue(link)
             }
-            Stage::Queued(link, _) | Stage::Begun(link, ..) | Stage::Lent(link, ..) => link.clone(),
+            (Ok(None), _) => {
+                if ticket.is_none() {
+                    let peer = hub.peer_of(&mut state, self.task, self.dest);
+                    self.stage = Stage::Unlinked(peer.map_or(0, Peer::wait_for_link));
+                }
+                ControlFlow::Break(Poll::Pending)
+            }
+            (Err(error), _) => ControlFlow::Break(Poll::Ready(Err(error))),
+        }
+    }
+
+    fn look(&mut self) -> Poll<Result<()>> {
+        let begun = match &self.stage {
+            Stage::Fresh => self.begin(None),
+            Stage::Unlinked(number) => self.begin(Some(*number)),
+            Stage::Queued(link, _) | Stage::Begun(link, ..) | Stage::Lent(link, ..) => {
+                ControlFlow::Continue(link.clone())
+            }
             Stage::Over => return Poll::Ready(Err(Error::internal("a send that has ended is looked at"))),
+        };
+        let link = match begun {
+            ControlFlow::Continue(link) => link,
+            ControlFlow::Break(ended) => return ended,
         };
         let went = match link.shared.get() {
             Some(shared) => self.go_shared(&link, shared),
@@ -153,27 +195,48 @@ impl<'a> Send<'a> {
     }
 
     /// A message to oneself.
-    fn keep(&self, state: &mut HubState) -> Result<()> {
-        self.hub.check(state, self.task, self.task.rank, Some(self.tag))?;
+    fn keep(&mut self, state: &mut HubState, ticket: Option<u64>) -> Poll<Result<()>> {
+        if let Err(error) = self.hub.check(state, self.task, self.task.rank, Some(self.tag)) {
+            return Poll::Ready(Err(error));
+        }
         let bytes = self.source.slice();
         let envelope = Envelope { label: self.task.label(self.tag), bytes: bytes.len() as u64 };
         let fill = |space: &mut [u8]| {
             space.copy_from_slice(bytes);
             Ok::<(), Infallible>(())
         };
-        if !matches!(state.mail.whole(self.task.comm, envelope, fill), Ok(Admission::Take)) {
-            let why = format_args!("{} bytes to itself, while too much is not yet received", bytes.len());
-            return Err(self.task.failed(ErrorKind::Full, Some(self.tag), why));
+        let is_turn = state.waiting_own.front().is_none_or(|front| Some(*front) == ticket);
+        let admission =
+            if is_turn { state.mail.whole(self.task.comm, envelope, fill) } else { Ok(Admission::Wait) };
+        match admission {
+            // One that is put aside waits until something is received; nothing is, while its process waits for this.
+            Ok(Admission::Wait) if self.may_wait && !self.task.is_expired() => {
+                if ticket.is_none() {
+                    let number = next_ticket();
+                    state.waiting_own.push_back(number);
+                    self.stage = Stage::Unlinked(number);
+                }
+                return Poll::Pending;
+            }
+            Ok(Admission::Take) => state.waiting_own.retain(|number| Some(*number) != ticket),
+            _ => {
+                let why = format_args!("{} bytes to itself, while too much is not yet received", bytes.len());
+                return Poll::Ready(Err(self.task.failed(ErrorKind::Full, Some(self.tag), why)));
+            }
         }
+        self.stage = Stage::Over;
         self.hub.tell(state);
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Takes its place behind those that wait for room on this connection. Whether it is its turn.
     fn may_begin(&mut self, link: &Arc<Link>) -> bool {
         let waiting = link.waiting.lock();
         match self.stage {
-            Stage::Queued(_, number) => waiting.front() == Some(&number),
+            // One that is not there any more has waited for a connection that is gone.
+            Stage::Queued(_, number) => {
+                waiting.front().is_none_or(|front| *front == number) || !waiting.contains(&number)
+            }
             Stage::Fresh => waiting.is_empty(),
             _ => true,
         }
@@ -389,7 +452,7 @@ impl<'a> Send<'a> {
                 let to = self.hub.describe(&state, task, self.dest);
                 let why = format!("{to} is gone: {}", error.text);
                 if task.is_collective() {
-                    self.hub.spread(&mut state, task.comm, self.dest, &why);
+                    self.hub.spread_end(&mut state, task.comm, self.dest, &why);
                 }
                 task.failed(ErrorKind::Unreachable, Some(self.tag), why)
             }
@@ -400,6 +463,14 @@ impl<'a> Send<'a> {
     fn take_back(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Fresh | Stage::Over => {}
+            Stage::Unlinked(number) => {
+                let mut state = self.hub.state.lock();
+                state.waiting_own.retain(|own| *own != number);
+                if let Some(peer) = self.hub.peer_of(&mut state, self.task, self.dest) {
+                    peer.stop_waiting(number);
+                }
+                self.hub.tell(&mut state);
+            }
             Stage::Queued(link, number) => {
                 link.waiting.lock().retain(|other| *other != number);
                 self.hub.tell(&mut self.hub.state.lock());

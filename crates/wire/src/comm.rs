@@ -66,10 +66,12 @@ pub enum CommMessage {
         /// The comm.
         comm: u64,
     },
-    /// A rank of this comm is gone, as the sender knows: collectives cannot succeed any more.
+    /// Collectives with a rank of this comm cannot succeed any more, as the sender knows.
     Gone {
         /// The comm.
         comm: u64,
+        /// In which part of it; `None`: in any, since the rank is gone.
+        part: Option<u32>,
         /// The rank.
         rank: u32,
         /// The whole story.
@@ -173,7 +175,7 @@ mod tests {
         for message in [
             CommMessage::Hello { addresses: vec!["tcp:[::1]:1".into()], name: "π".into() },
             CommMessage::Data { comm: 7, label, number: 1, bytes: 3, inline: Bytes(vec![1, 200, 3]) },
-            CommMessage::Gone { comm: 7, rank: 2, why: "killed".into() },
+            CommMessage::Gone { comm: 7, part: Some(1), rank: 2, why: "killed".into() },
             CommMessage::Goodbye,
             CommMessage::Shared { probe: 1 << 40, number: u128::MAX, reads: true },
         ] {

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce as _folded
-from typing import Any, Self
+from itertools import accumulate
+from typing import Any, NoReturn, Self
 
 from forebay import _forebay
 from forebay._errors import Closed, Invalid
@@ -27,6 +30,23 @@ from forebay._mpi.requests import Request
 from forebay._mpi.status import NOBODY, Status, tell
 
 _Operation = Op | Callable[[Any, Any], Any]
+
+# Some of what mpi4py's communicators have and these have not, in small letters and without the i of requests.
+_OTHERS = frozenset(
+    {
+        "alltoallw",
+        "bsend",
+        "bsend_init",
+        "create",
+        "mprobe",
+        "mrecv",
+        "recv_init",
+        "rsend",
+        "rsend_init",
+        "send_init",
+    }
+    | {"spawn", "split_type", "ssend", "ssend_init"}
+)
 
 
 def _sent(message: Any) -> Any:
@@ -131,6 +151,21 @@ class Intracomm:
     def __hash__(self) -> int:
         return hash(id(self._given))
 
+    def Abort(self, errorcode: int = 0) -> NoReturn:
+        """Ends this process at once, as one that has failed. Launchers end the others; without one they are told that it has died."""
+        sys.stdout.flush()
+        sys.stderr.write(
+            f"rank {self.rank} of communicator {self.name or 'without a name'} aborts: {errorcode}\n"
+        )
+        sys.stderr.flush()
+        os._exit(errorcode & 255 or 1)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        text = f"'{type(self).__name__}' object has no attribute '{name}'"
+        if name.lower().lstrip("i") in _OTHERS or name.startswith("Create_"):
+            text += ": forebay.MPI has the messages and collectives of mpi4py, nothing else (docs/comm.md)"
+        raise AttributeError(text, name=name, obj=self)
+
     # ---- parts ---------------------------------------------------------------------------------------------
 
     def Dup(self) -> Intracomm:
@@ -162,7 +197,9 @@ class Intracomm:
         return CONGRUENT if comm1.rank == comm2.rank else SIMILAR
 
     def Free(self) -> None:
-        """Closes it: who waits for this rank in it fails at once."""
+        """Closes it. Who waits for this rank fails at once when it has closed all parts of one communicator, and that one; until then by
+        its deadline.
+        """
         self._given = None
 
     def Disconnect(self) -> None:
@@ -385,28 +422,38 @@ class Intracomm:
 
         It is done on rank 0, so that all have the same; what it raises there fails everywhere.
         """
-        return self._upto(sendobj, op, lambda results: [results[-1]] * self._core.size)
+
+        def last(results: Iterator[Any]) -> list[bytes]:
+            result = None
+            for result in results:  # noqa: B007 - the last one is used
+                pass
+            return [pickle.dumps(result)] * self._core.size
+
+        return self._upto(sendobj, op, last)
 
     def scan(self, sendobj: Any, op: _Operation = SUM) -> Any:
         """The objects of all ranks up to this one put together in the order of ranks."""
-        return self._upto(sendobj, op, lambda results: results)
+        return self._upto(sendobj, op, lambda results: [pickle.dumps(result) for result in results])
 
     def exscan(self, sendobj: Any, op: _Operation = SUM) -> Any:
         """The same of all ranks below this one; None on rank 0."""
-        return self._upto(sendobj, op, lambda results: [None, *results[:-1]])
 
-    def _upto(self, sendobj: Any, op: _Operation, given: Callable[[list[Any]], list[Any]]) -> Any:
-        """Rank 0 puts together what all give, and gives each something of that."""
+        def before(results: Iterator[Any]) -> list[bytes]:
+            return [pickle.dumps(None), *[pickle.dumps(result) for result in results][:-1]]
+
+        return self._upto(sendobj, op, before)
+
+    def _upto(self, sendobj: Any, op: _Operation, given: Callable[[Iterator[Any]], list[bytes]]) -> Any:
+        """Rank 0 puts together what all give, and gives each something of that.
+
+        Functions may change their operands: each result is packed before the next one is made, and what is given stays as it is.
+        """
         mine, failed = packed(sendobj)
         every = self._core.gather_bytes(0, mine)
         told: list[bytes] | None = None
         if every is not None:
             try:
-                results: list[Any] = []
-                for rank, data in enumerate(every):
-                    item = sendobj if rank == 0 and failed is None else unpacked(data, rank)
-                    results.append(op(results[-1], item) if results else item)
-                told = [pickle.dumps(result) for result in given(results)]
+                told = given(accumulate((unpacked(data, rank) for rank, data in enumerate(every)), op))
             except Exception as error:
                 failed = failed or error
                 told = [failure(error)] * len(every)

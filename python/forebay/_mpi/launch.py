@@ -12,6 +12,8 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
 
 from forebay._errors import Error
 
@@ -39,12 +41,19 @@ def main() -> int:
         command = given.arguments
     else:
         command = [sys.executable, *(["-m"] if given.module else []), given.program, *given.arguments]
+    # Batch systems end jobs so: the ranks and the server end with this process.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end_by)
     try:
         with _group(given.group or os.environ.get("FOREBAY_GROUP"), alone=given.n == 1) as group:
             return _run(command, given.n, group)
     except Error as error:
         sys.stderr.write(f"{error}\n")
         return 1
+
+
+def _end_by(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ class Comm(Intracomm):
         self._name = name
 
     def close(self) -> None:
-        """Closes it: who waits for this rank in it fails at once."""
+        """Closes it: once all parts of it are closed, too, who waits for this rank in it fails at once."""
         self.Free()
 
     def __enter__(self) -> Comm:
@@ -93,13 +93,22 @@ def alone() -> Intracomm:
 def _opened_world() -> Intracomm:
     for rank, size in _LAUNCHERS:
         if rank in os.environ and size in os.environ and int(os.environ[size]) > 1:
-            name = os.environ.get("FOREBAY_COMM") or f"world of {_forebay.job_name()}"
-            made: Intracomm = Comm(name, rank=int(os.environ[rank]), size=int(os.environ[size]))
+            made: Intracomm = Comm(_world_name(), rank=int(os.environ[rank]), size=int(os.environ[size]))
             break
     else:
         made = Intracomm._of(_forebay.Comm.alone())
     made.name = "COMM_WORLD"
     return made
+
+
+def _world_name() -> str:
+    name, job = os.environ.get("FOREBAY_COMM"), _forebay.job_name()
+    if not name and not job:
+        raise Invalid(
+            "the launcher of these processes gives its job no name by which they would meet no others:"
+            " set FOREBAY_COMM, to another name for each job"
+        )
+    return name or f"world of {job}"
 
 
 def forget_after_fork() -> None:

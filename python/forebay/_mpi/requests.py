@@ -26,6 +26,7 @@ class Request:
         self._load: _Load | None = None if request is None else request._load
         # What is told of one that is over from the beginning.
         self._told: _Told | None = None if request is None else request._told
+        self._is_cancelled: bool = request is not None and request._is_cancelled
 
     @classmethod
     def _of(cls, core: _forebay.Request, load: _Load | None = None) -> Request:
@@ -55,6 +56,9 @@ class Request:
         load, self._core, self._load, self._told = self._load, None, None, None
         which, data = told
         tell(status, which)
+        if status is not None:
+            status.cancelled = self._is_cancelled
+        self._is_cancelled = False
         return load(which[0], data) if load and which and data is not None else None
 
     def _waited(self) -> _Told:
@@ -99,10 +103,13 @@ class Request:
         return (False, None) if told is None else (True, self._ends(told, status))
 
     def Cancel(self) -> None:
-        """Gives it up: nothing is written to its memory any more. What was sent may arrive all the same."""
+        """Gives it up, unless it is over: nothing is written to its memory any more. What was sent may arrive all the same.
+
+        `Wait` is to follow: its status says whether it was given up.
+        """
         if self._core is not None:
-            self._core.cancel()
-            self._core, self._told = None, (None, None)
+            told = self._core.cancel()
+            self._core, self._told, self._is_cancelled = None, told or (None, None), told is None
 
     cancel = Cancel
 
@@ -234,7 +241,13 @@ def _any_of(requests: Sequence[Request]) -> tuple[int, _Told | None]:
     going = [(place, request._core) for place, request in enumerate(requests) if request._core is not None]
     if not going:
         return UNDEFINED, None
-    which, told = _forebay.Request.wait_any([core for _, core in going])
+    try:
+        which, told = _forebay.Request.wait_any([core for _, core in going])
+    except Exception as error:
+        for place, core in going:
+            if core.is_over():
+                requests[place]._fails(error)
+        raise
     return going[which][0], told
 
 

@@ -11,8 +11,8 @@ const ENDED_MAX: usize = 32;
 const STRAYS_MAX: usize = 16;
 
 impl Mail {
-    /// A collective has ended here.
-    pub(crate) fn end(&mut self, comm: u64, space: Space, here: Kind) {
+    /// A collective has ended here, after this was done, or has failed.
+    pub(crate) fn end(&mut self, comm: u64, space: Space, here: Option<Kind>) {
         let Some(mailbox) = self.open.get_mut(&comm) else { return };
         if mailbox.ended.len() == ENDED_MAX {
             mailbox.ended.pop_front();
@@ -24,8 +24,11 @@ impl Mail {
         }
     }
 
-    fn note_stray(&mut self, comm: u64, label: &Label, here: Kind) {
-        if self.strays.len() < STRAYS_MAX {
+    fn note_stray(&mut self, comm: u64, label: &Label, here: Option<Kind>) {
+        // Of one that has failed something may always be left.
+        if let Some(here) = here
+            && self.strays.len() < STRAYS_MAX
+        {
             let theirs = Kind::in_tag(label.tag);
             self.strays.push(Stray { comm, space: label.space, source: label.source, theirs, here });
         }

@@ -121,11 +121,19 @@ impl Request {
         Ok(done.map(|done| told(py, done)))
     }
 
-    /// Gives it up: nothing is written to its memory any more.
-    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+    /// Gives it up: nothing is written to its memory any more. What it has given, if it is over.
+    fn cancel<'py>(&self, py: Python<'py>) -> PyResult<Option<Told<'py>>> {
+        if let Some(done) = self.with(py, comm::Request::test)? {
+            return Ok(Some(told(py, done)));
+        }
         let slot = self.going.try_lock().ok_or_else(busy).map_err(raise)?.take();
         py.detach(|| drop(slot));
-        Ok(())
+        Ok(None)
+    }
+
+    /// Whether it is, and was told of.
+    fn is_over(&self) -> bool {
+        self.going.try_lock().is_some_and(|slot| slot.is_none())
     }
 
     /// Waits until one of them is over: which, and what it has given. None of them may be over already.
