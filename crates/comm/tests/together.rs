@@ -87,7 +87,7 @@ fn one_that_has_left_does_not_end_the_wait_for_others() {
             scope.spawn(|| {
                 let (status, bytes) = zero.recv_any(None, None).unwrap();
                 assert_eq!((status.source, bytes), (1, vec![1]));
-                // Who waits here is told when that one leaves.
+                zero.send(2, 9, &[]).unwrap();
                 let (status, bytes) = zero.recv_any(None, None).unwrap();
                 assert_eq!((status.source, bytes), (2, vec![2]));
                 // Nobody is left.
@@ -98,6 +98,7 @@ fn one_that_has_left_does_not_end_the_wait_for_others() {
             scope.spawn(move || {
                 one.send(0, 1, &[1]).unwrap();
                 drop(one);
+                two.recv(0, 9).unwrap();
                 two.send(0, 2, &[2]).unwrap();
             });
         });
