@@ -17,6 +17,8 @@ from typing import NoReturn
 
 from forebay._errors import Error
 
+# As many ranks as a communicator may have.
+_RANKS_MAX = 4096
 # How often it is looked whether a rank has ended.
 _LOOK = 0.02
 # How long the others may take when one has failed.
@@ -35,8 +37,8 @@ def main() -> int:
     parser.add_argument("program", help="a Python program, or - for the shell command that follows")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     given = parser.parse_args()
-    if given.n < 1:
-        parser.error(f"-n {given.n}: 1 or more are needed")
+    if not 1 <= given.n <= _RANKS_MAX:
+        parser.error(f"-n {given.n}: 1 to {_RANKS_MAX} are possible")
     if given.program == "-":
         command = given.arguments
     else:
@@ -47,6 +49,8 @@ def main() -> int:
     try:
         with _group(given.group or os.environ.get("FOREBAY_GROUP"), alone=given.n == 1) as group:
             return _run(command, given.n, group)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except Error as error:
         sys.stderr.write(f"{error}\n")
         return 1
