@@ -135,7 +135,7 @@ impl Comm {
     }
 
     /// All other ranks, the next one upwards first.
-    fn others(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |distance| (rank + distance) % size)
     }

@@ -19,10 +19,11 @@ pub(crate) enum What {
     ReduceScatter,
     Scan,
     Exscan,
+    Composite,
 }
 
 impl What {
-    const ALL: [(What, &'static str); 11] = [
+    const ALL: [(What, &'static str); 12] = [
         (What::Barrier, "barrier"),
         (What::Bcast, "bcast"),
         (What::Gather, "gather"),
@@ -34,6 +35,7 @@ impl What {
         (What::ReduceScatter, "reduce_scatter"),
         (What::Scan, "scan"),
         (What::Exscan, "exscan"),
+        (What::Composite, "composite"),
     ];
 }
 

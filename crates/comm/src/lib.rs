@@ -19,11 +19,12 @@
 //! `kind` what the ranks of a collective agree on, `mail`
 //! who receives which message, `peers` who is connected how, `channel` takes what comes through shared memory, `hub` is all of that
 //! under one lock. `meet` agrees on shared memory, `reader` reads one socket, `dial` makes one. `progress` waits; `sending` and
-//! `receiving` are single messages, `collectives` what all ranks do together. What is said is [`forebay_wire::comm`].
+//! `receiving` are single messages, `collectives` what all ranks do together, `compositing` how they put pictures together. What is said is [`forebay_wire::comm`].
 
 mod channel;
 mod collectives;
 mod comm;
+mod compositing;
 mod dial;
 mod endpoint;
 mod hub;
@@ -49,6 +50,8 @@ mod task;
 mod window;
 
 pub use comm::{Comm, Status, TIMEOUT_DEFAULT};
+pub use compositing::visibility::{Bounds, View, front_to_back};
+pub use compositing::{Channel, Layer};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use mail::{EARLY_MAX, UNREAD_MAX};
 pub use operation::{Datatype, Operation};
