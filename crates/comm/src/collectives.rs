@@ -196,7 +196,7 @@ fn expect(
 }
 
 /// Waits for one thing, while sends get on as well.
-async fn beside<T>(sends: &mut [Send<'_>], wanted: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn beside<T>(sends: &mut [Send<'_>], wanted: impl Future<Output = Result<T>>) -> Result<T> {
     let mut wanted = pin!(wanted);
     poll_fn(|context| {
         for send in sends.iter_mut().filter(|send| !send.is_over()) {
@@ -207,6 +207,14 @@ async fn beside<T>(sends: &mut [Send<'_>], wanted: impl Future<Output = Result<T
         wanted.as_mut().poll(context)
     })
     .await
+}
+
+/// Waits for sends that are not over yet.
+pub(crate) async fn finish(sends: Vec<Send<'_>>) -> Result<()> {
+    for send in sends.into_iter().filter(|send| !send.is_over()) {
+        send.await?;
+    }
+    Ok(())
 }
 
 /// Waits for a send and a receive that go on at the same time.

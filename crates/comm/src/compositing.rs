@@ -9,21 +9,16 @@ mod pixels;
 mod rounds;
 pub(crate) mod visibility;
 
-use crate::collectives::equal_blocks;
+use crate::collectives::{beside, equal_blocks, finish};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
-use crate::receiving::Receive;
 use crate::sending::Send;
-use crate::target::Target;
 use crate::task::Task;
 use forebay_core::{Error, ErrorKind, Result};
 use message::{Planes, begin, pack, unpack};
 use pixels::{Pixels, Side};
 use rounds::{Part, Round, Rounds, part};
-use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::{Pin, pin};
-use std::task::Poll;
 
 /// How many bytes of a picture are put together at once.
 const BAND: usize = 8 << 20;
@@ -306,7 +301,7 @@ impl Comm {
         let before = (0..round.mine).rev().map(|member| (member, Side::Before));
         let behind = (round.mine + 1..size).map(|member| (member, Side::Behind));
         for (member, side) in before.chain(behind) {
-            let message = self.get_beside(task, &mut sends, (rank_of(member), ROUND)).await?;
+            let message = beside(&mut sends, self.get(task, rank_of(member), ROUND)).await?;
             self.blend_message(task, plan, (rank_of(member), &message), (canvas, &own), side)?;
         }
         finish(sends).await
@@ -355,7 +350,7 @@ impl Comm {
             .collect();
         let mut came = vec![(self.rank, message_for(self.rank))];
         for rank in &others {
-            came.push((*rank, self.get_beside(task, &mut sends, (*rank, ROUND)).await?));
+            came.push((*rank, beside(&mut sends, self.get(task, *rank, ROUND)).await?));
         }
         finish(sends).await?;
         let own = of(self.rank);
@@ -392,7 +387,7 @@ impl Comm {
         if plan.root.is_none_or(|root| root == self.rank) {
             for (rank, share) in plan.ranks.iter().zip(&shares) {
                 let Some(share) = share.as_ref().filter(|_| *rank != self.rank) else { continue };
-                let message = self.get_beside(task, &mut sends, (*rank, SHARE)).await?;
+                let message = beside(&mut sends, self.get(task, *rank, SHARE)).await?;
                 let layers = unpack(&message, plan.result, share.end - share.start);
                 for layer in layers.ok_or_else(|| self.no_picture(task, *rank))? {
                     let (colors, depths) = canvas.part(plan.pixels, share);
@@ -404,26 +399,6 @@ impl Comm {
         finish(sends).await
     }
 
-    async fn get_beside(
-        &self,
-        task: &Task,
-        sends: &mut [Send<'_>],
-        (source, tag): (u32, u64),
-    ) -> Result<Vec<u8>> {
-        let (source, tag) = (self.in_whole(source), task.kind.tag(tag));
-        let receive = Receive::new(&self.hub, task, (Some(source), Some(tag)), Target::Made(Vec::new()));
-        let mut receive = pin!(receive);
-        let came = poll_fn(|context| {
-            for send in sends.iter_mut().filter(|send| !send.is_over()) {
-                if let Poll::Ready(Err(error)) = Pin::new(send).poll(context) {
-                    return Poll::Ready(Err(error));
-                }
-            }
-            receive.as_mut().poll(context)
-        });
-        came.await.map(|(_, target)| target.made())
-    }
-
     /// What a rank sends is no part of a picture: all are told, since this one does not go on.
     fn no_picture(&self, task: &Task, rank: u32) -> Error {
         let why = format_args!("what rank {rank} sends is no part of a picture of this size");
@@ -431,13 +406,6 @@ impl Comm {
         self.hub.spread_failure(task, &error.text);
         error
     }
-}
-
-async fn finish(sends: Vec<Send<'_>>) -> Result<()> {
-    for send in sends.into_iter().filter(|send| !send.is_over()) {
-        send.await?;
-    }
-    Ok(())
 }
 
 /// A window in parts that need no more memory than one may.

@@ -2,7 +2,7 @@
 
 use super::exchange::Exchange;
 use super::layout::{Blocks, blocks_of};
-use super::{DOWN, SHORT, beside};
+use super::{DOWN, SHORT, beside, finish};
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
 use crate::task::Task;
@@ -74,9 +74,7 @@ impl Comm {
                 // Long blocks are sent while others come.
                 came.push(beside(&mut sends, self.get(task, from, first + index as u64)).await?);
             }
-            for send in sends.into_iter().filter(|send| !send.is_over()) {
-                send.await?;
-            }
+            finish(sends).await?;
             blocks.extend(came);
         }
         blocks.rotate_right(self.rank as usize);
