@@ -181,6 +181,28 @@ int fb_comm_alltoall(fb_comm *comm, const void *sent, void *received, uint64_t c
 int fb_comm_alltoallv(fb_comm *comm, const void *sent, const uint64_t *sent_counts, void *received,
     const uint64_t *received_counts);
 
+/* ---- pictures --------------------------------------------------------------------------------- */
+
+/* In the place of the root of a picture: every rank has the result. */
+#define FB_ALL_RANKS (-1)
+
+/* Puts the pictures of all ranks together: of each pixel what is nearest; of equal depths the lowest rank's.  `colors` are four
+ * bytes for each pixel, `depths` a float, less is nearer: what is not less than `far`, which is the same on all ranks, is background
+ * and is not sent.  The root has the result in its own `colors`, and in `depths` if with_depths is 1; pixels that nobody has stay as
+ * they are.  What the others' memory holds afterwards is of no use.  By radix-k (Peterka et al., 2009). */
+int fb_comm_composite_nearest(fb_comm *comm, void *colors, void *depths, uint64_t pixels, double far,
+    int32_t with_depths, int64_t root);
+/* Puts layers together that one sees through, from front to back in the order of their positions, of which all ranks' layers have
+ * different ones.  A rank gives `count` of them, also none.  Each is red, green and blue, multiplied with alpha, and alpha, of each
+ * pixel, in FB_U8 or FB_F32.  The root has the result in `into`, which is NULL or of the same size elsewhere.  The operator is "over"
+ * of Porter and Duff (1984). */
+int fb_comm_composite_over(fb_comm *comm, const void *const *layers, const uint32_t *positions, uint32_t count,
+    uint64_t pixels, int32_t dtype, void *into, int64_t root);
+/* The order of boxes from front to back, as indices: no box hides a part of one that comes before it.  Six numbers for each: its
+ * lowest corner, its highest.  They must not overlap, but may touch.  Give the place of the `eye`, or for a parallel projection the
+ * `direction` in which it looks; the other one is NULL.  At most 65,536. */
+int fb_front_to_back(const double *boxes, uint64_t count, const double *eye, const double *direction, uint64_t *order);
+
 /* ---- collectives that are put aside ------------------------------------------------------ */
 
 /* As those above.  All ranks begin theirs in one order; memory must stay as it is until they are over. */

@@ -113,6 +113,31 @@ static void messages(fb_comm *comm, int rank, int size) {
     free(in);
 }
 
+static void pictures(fb_comm *comm, int rank, int size) {
+    unsigned char colors[4 * 6], into[4 * 6];
+    float depths[6];
+    for (int i = 0; i < 6; i++) {
+        memset(colors + 4 * i, rank + 1, 4);
+        depths[i] = i == 5 ? 1 : (float)((rank + i) % size + 1) / 10;
+    }
+    check(fb_comm_composite_nearest(comm, colors, depths, 6, 1.0, 1, 1), "composite_nearest");
+    for (int i = 0; rank == 1 && i < 6; i++) same(colors[4 * i], i == 5 ? 2 : (2 * size - i) % size + 1, "the nearest");
+    if (rank == 1) same(depths[0], 0.1f, "its depth");
+    unsigned char half[4 * 6];
+    for (int i = 0; i < 24; i++) half[i] = i % 4 == 3 ? 128 : rank == 2 ? 100 : 0;
+    const void *layers[1] = {half};
+    uint32_t position = (uint32_t)(size - rank);
+    check(fb_comm_composite_over(comm, layers, &position, rank > 0, 6, FB_U8, into, FB_ALL_RANKS), "composite_over");
+    same(into[0], 100, "what is in front");
+    same(into[3], 192, "half, and half of half");
+    double boxes[12] = {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 1, 1}, eye[3] = {5, 0, 0}, direction[3] = {1, 0, 0};
+    uint64_t order[2];
+    check(fb_front_to_back(boxes, 2, eye, NULL, order), "front_to_back");
+    same(order[0], 1, "the nearer");
+    check(fb_front_to_back(boxes, 2, NULL, direction, order), "front_to_back along");
+    same(order[0], 0, "the first");
+}
+
 static void functions(fb_comm *comm, int rank, int size) {
     int calls = 0;
     int32_t op;
@@ -140,6 +165,12 @@ static void failures(fb_comm *comm, int rank) {
         {fb_comm_gatherv(comm, &x, 8, &x, NULL, (uint32_t)rank), "no counts"},
         {fb_comm_function_op(comm, NULL, NULL, &op), "no function"},
         {fb_comm_rank(NULL, NULL), "no communicator"},
+        {fb_comm_composite_nearest(comm, &x, &x, 2, 1.0, 0, -2), "no root"},
+        {fb_comm_composite_nearest(comm, &x, NULL, 2, 1.0, 0, 0), "no depths"},
+        {fb_comm_composite_nearest(comm, &x, &x, UINT64_MAX, 1.0, 0, 0), "too many pixels"},
+        {fb_comm_composite_over(comm, NULL, NULL, 1, 2, FB_U8, &x, 0), "no layers"},
+        {fb_comm_composite_over(comm, NULL, NULL, 0, 2, FB_F64, &x, 0), "no channels"},
+        {fb_front_to_back(&x, 0, NULL, NULL, NULL), "no view"},
     };
     for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
         if (told[i].result == FB_INVALID) continue;
@@ -160,6 +191,7 @@ int main(int argc, char **argv) {
     collectives(comm, (int)rank, (int)size);
     messages(comm, (int)rank, (int)size);
     functions(comm, (int)rank, (int)size);
+    pictures(comm, (int)rank, (int)size);
     failures(comm, (int)rank);
     check(fb_comm_split(comm, rank == 0 ? -1 : 3, -(int64_t)rank, &part), "split");
     if ((part == NULL) != (rank == 0)) return 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,19 @@ from forebay import MPI
 
 # Long enough that it is read where it lies.
 BEGIN = """
+class Aside:
+    # What nobody can put aside, in a thread.
+    def __init__(self, work):
+        self.pool = ThreadPoolExecutor(1)
+        self.future = self.pool.submit(work)
+        self.Test = lambda: self.future.done()
+        self.Wait = lambda: self.future.result()
+        self.pool.shutdown(wait=False)
+
+def picture(comm):
+    colors, depths = np.full((200_000, 4), comm.rank, "u1"), np.full(200_000, 0.5, "f4")
+    return Aside(lambda: comm.Composite_nearest(colors, depths, 1))
+
 def begin(name, comm):
     mine, one = np.full(40_000, float(comm.rank)), np.zeros(40_000)
     many, every = np.ones(40_000 * comm.size), np.zeros(40_000 * comm.size)
@@ -32,6 +46,7 @@ def begin(name, comm):
         "allgather": lambda: comm.Iallgather(mine, every),
         "alltoall": lambda: comm.Ialltoall(many, every),
         "reduce_scatter": lambda: comm.Ireduce_scatter(many, one, [40_000] * comm.size),
+        "composite": lambda: picture(comm),
     }[name]()
 """
 NAMES = [
@@ -46,17 +61,19 @@ NAMES = [
     "allgather",
     "alltoall",
     "reduce_scatter",
+    "composite",
 ]
 # What cannot end without a rank that has not come.
-NEED_ALL = {"barrier", "allreduce", "allgather", "alltoall", "reduce_scatter"}
+NEED_ALL = {"barrier", "allreduce", "allgather", "alltoall", "reduce_scatter", "composite"}
 
-known: dict[str, Any] = {"np": np, "MPI": MPI}
+known: dict[str, Any] = {"np": np, "MPI": MPI, "ThreadPoolExecutor": ThreadPoolExecutor}
 exec(BEGIN, known)
 begin = known["begin"]
 
 VICTIM = (
     """
         import numpy as np
+        from concurrent.futures import ThreadPoolExecutor
 """
     + textwrap.indent(BEGIN, "        ")
     + """

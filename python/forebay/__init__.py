@@ -55,6 +55,7 @@ from forebay._forebay import __version__
 from forebay._given import BlockToPlace, Cursor
 from forebay._installed import get_cmake_dir, get_include, get_library, get_pkgconfig_dir
 from forebay._local import LocalGroup, LocalServer, local
+from forebay._mpi.compositing import front_to_back
 from forebay._mpi.named import Comm
 from forebay._pipeline import Pipeline
 from forebay._pipeline_handle import PipelineHandle, PipelineRequest
@@ -97,6 +98,7 @@ __all__ = [
     "UnknownWarning",
     "__version__",
     "every",
+    "front_to_back",
     "get_cmake_dir",
     "get_include",
     "get_library",

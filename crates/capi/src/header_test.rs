@@ -13,7 +13,8 @@ use std::process::Command;
 
 const HEADER: &str =
     concat!(include_str!("../../../include/forebay.h"), include_str!("../../../include/forebay_comm.h"));
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
+    include_str!("compositing.rs"),
     include_str!("collectives.rs"),
     include_str!("collectives/aside.rs"),
     include_str!("comm.rs"),

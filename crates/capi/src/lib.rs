@@ -23,6 +23,7 @@ mod boxes;
 mod collectives;
 mod comm;
 mod command;
+mod compositing;
 mod compound;
 mod consumer;
 mod elements;

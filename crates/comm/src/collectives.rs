@@ -75,10 +75,25 @@ impl Comm {
 
     /// Fills memory with what a rank sends.
     #[allow(unsafe_code)]
-    async fn fill(&self, task: &Task, source: u32, tag: u64, into: &mut [u8]) -> Result<()> {
+    pub(crate) async fn fill(&self, task: &Task, source: u32, tag: u64, into: &mut [u8]) -> Result<()> {
         // SAFETY: the memory is borrowed until the receive has ended or is dropped; nothing here leaks one.
         let place = unsafe { Place::new(into.as_mut_ptr(), into.len()) };
         self.receive_exactly(task, (source, tag), Target::Place(place), into.len()).await
+    }
+
+    /// Fills the beginning of memory with what a rank sends. Returns how many bytes that was.
+    #[allow(unsafe_code)]
+    pub(crate) async fn fill_some(
+        &self,
+        task: &Task,
+        source: u32,
+        tag: u64,
+        into: &mut [u8],
+    ) -> Result<usize> {
+        // SAFETY: the memory is borrowed until the receive has ended or is dropped; nothing here leaks one.
+        let place = unsafe { Place::new(into.as_mut_ptr(), into.len()) };
+        let (envelope, _) = self.receive(task, (source, tag), Target::Place(place)).await?;
+        Ok((envelope.bytes as usize).min(into.len()))
     }
 
     /// Combines what a rank sends with this rank's own, which stands in `from` or in the memory of the result.

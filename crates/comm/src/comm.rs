@@ -6,21 +6,19 @@ use crate::kind::Kind;
 use crate::mail::Envelope;
 use crate::receiving::{Probe, Receive};
 use crate::sending::Send;
+use crate::spare::Scratch;
 use crate::target::{Place, Source, Target};
 use crate::task::{Space, Task};
 use forebay_core::{Error, ErrorKind, Result};
 use forebay_transport::Address;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long an operation waits unless [`Comm::set_timeout`] says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// How many bytes of memory that collectives need on the way are kept for the next one.
-const SCRATCH_MAX: usize = 16 << 20;
 /// How many parts there may be.
 const PARTS_MAX: u32 = 1 << 24;
 
@@ -53,14 +51,6 @@ pub struct Comm {
     pub(crate) shares_cores: bool,
     timeout: Mutex<Duration>,
     collectives: AtomicU64,
-    scratch: Mutex<Vec<u8>>,
-}
-
-/// Memory that a collective needs on the way. It is kept for the next one.
-pub(crate) struct Scratch<'a> {
-    comm: &'a Comm,
-    memory: Vec<u8>,
-    bytes: usize,
 }
 
 /// What all parts of a comm have in common.
@@ -126,7 +116,6 @@ impl Comm {
             shares_cores,
             timeout,
             collectives: AtomicU64::new(0),
-            scratch: Mutex::default(),
         }
     }
 
@@ -297,11 +286,7 @@ impl Comm {
 
     /// Memory of so many bytes, whatever stands in it.
     pub(crate) fn scratch(&self, bytes: usize) -> Scratch<'_> {
-        let mut memory = if bytes > 0 { std::mem::take(&mut *self.scratch.lock()) } else { Vec::new() };
-        if memory.len() < bytes {
-            memory.resize(bytes, 0);
-        }
-        Scratch { comm: self, memory, bytes }
+        self.hub.spare.take(bytes)
     }
 
     /// The wait for what was put aside.
@@ -362,29 +347,6 @@ impl Drop for Comm {
     fn drop(&mut self) {
         if self.part > 0 && !self.hub.is_of_parent() {
             self.hub.close_part(self.id(), self.part);
-        }
-    }
-}
-
-impl Deref for Scratch<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.memory[..self.bytes]
-    }
-}
-
-impl DerefMut for Scratch<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.bytes]
-    }
-}
-
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        let mut kept = self.comm.scratch.lock();
-        if (kept.len()..=SCRATCH_MAX).contains(&self.memory.len()) {
-            *kept = std::mem::take(&mut self.memory);
         }
     }
 }

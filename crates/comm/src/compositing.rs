@@ -1,33 +1,28 @@
 //! Pictures of all ranks are put together into one.
 //!
-//! Each rank divides its picture among all, in rounds, and puts together what it gets of its part (`rounds`); then the parts go to who gets
+//! Each rank divides its picture among all, in rounds, and puts together what it gets of its part (`rounds`, `exchange`); then the parts go to who gets
 //! the whole. Only pixels that count are sent (`message`), and only the part of the picture is divided in which any rank has one. As much
 //! of it is taken at once as fits into few megabytes, so that pictures of any size need no more memory than themselves.
 
+mod canvas;
+mod exchange;
 mod message;
 mod pixels;
 mod rounds;
 pub(crate) mod visibility;
 
-use crate::collectives::{beside, equal_blocks, finish};
+use crate::collectives::equal_blocks;
 use crate::comm::Comm;
 use crate::kind::{Kind, What};
-use crate::sending::Send;
 use crate::task::Task;
+use canvas::Canvas;
 use forebay_core::{Error, ErrorKind, Result};
-use message::{Planes, begin, pack, unpack};
-use pixels::{Pixels, Side};
-use rounds::{Part, Round, Rounds, part};
+use pixels::Pixels;
+use rounds::{Rounds, part};
 use std::ops::Range;
 
 /// How many bytes of a picture are put together at once.
-const BAND: usize = 8 << 20;
-/// All of the picture of a rank beyond those that take part in the rounds.
-const FOLD: u64 = 1 << 16;
-/// A part of a picture, for who puts it together.
-const ROUND: u64 = 1 << 17;
-/// A part that is put together.
-const SHARE: u64 = 1 << 18;
+const BAND: usize = 2 << 20;
 /// The bytes of what each rank tells before.
 const ENTRY: usize = 48;
 
@@ -47,12 +42,6 @@ pub enum Channel {
     UInt8,
     /// IEEE 754 of 32 bits.
     Float32,
-}
-
-/// The memory in which a rank's picture is put together.
-struct Canvas<'a> {
-    colors: &'a mut [u8],
-    depths: &'a mut [u8],
 }
 
 /// What a rank tells before.
@@ -253,159 +242,6 @@ impl Comm {
         );
         task.failed(ErrorKind::Invalid, Some(0), why)
     }
-
-    /// This rank's share of a band is put together, in rounds.
-    async fn blend_rounds(&self, task: &Task, plan: &Plan, canvas: &mut Canvas<'_>) -> Result<()> {
-        let mut range = 0..canvas.pixels(plan.pixels);
-        let (seat, from) = match plan.rounds.part_of(plan.place) {
-            Part::Gives(to) => {
-                let mut message = Vec::new();
-                canvas.pack(&mut message, (plan.pixels, plan.pixels), &range);
-                return self.put(task, plan.ranks[to as usize], FOLD, &message).await;
-            }
-            Part::Takes(seat, from) => (seat, from),
-        };
-        if let Some(from) = from {
-            let rank = plan.ranks[from as usize];
-            let message = self.get(task, rank, FOLD).await?;
-            self.blend_message(task, plan, (rank, &message), (canvas, &range), Side::Behind)?;
-        }
-        for round in plan.rounds.rounds_of(seat) {
-            self.blend_round(task, plan, canvas, (&round, &range)).await?;
-            range = part(&range, round.mine, round.group.len());
-        }
-        Ok(())
-    }
-
-    async fn blend_round(
-        &self,
-        task: &Task,
-        plan: &Plan,
-        canvas: &mut Canvas<'_>,
-        (round, range): (&Round, &Range<u32>),
-    ) -> Result<()> {
-        let size = round.group.len();
-        let others: Vec<usize> = (1..size).map(|distance| (round.mine + distance) % size).collect();
-        let mut messages = vec![Vec::new(); others.len()];
-        for (message, member) in messages.iter_mut().zip(&others) {
-            canvas.pack(message, (plan.pixels, plan.pixels), &part(range, *member, size));
-        }
-        let rank_of = |member: usize| plan.ranks[round.group[member] as usize];
-        let mut sends: Vec<Send<'_>> = messages
-            .iter()
-            .zip(&others)
-            .map(|(message, member)| self.put(task, rank_of(*member), ROUND, message))
-            .collect();
-        let own = part(range, round.mine, size);
-        // Neighbours first, so that between what is there and what comes there is never anything else.
-        let before = (0..round.mine).rev().map(|member| (member, Side::Before));
-        let behind = (round.mine + 1..size).map(|member| (member, Side::Behind));
-        for (member, side) in before.chain(behind) {
-            let message = beside(&mut sends, self.get(task, rank_of(member), ROUND)).await?;
-            self.blend_message(task, plan, (rank_of(member), &message), (canvas, &own), side)?;
-        }
-        finish(sends).await
-    }
-
-    /// Puts what has come together with what stands there.
-    fn blend_message(
-        &self,
-        task: &Task,
-        plan: &Plan,
-        (rank, message): (u32, &[u8]),
-        (canvas, range): (&mut Canvas<'_>, &Range<u32>),
-        side: Side,
-    ) -> Result<()> {
-        let layers = unpack(message, plan.pixels, range.end - range.start).filter(|layers| layers.len() == 1);
-        let layers = layers.ok_or_else(|| self.no_picture(task, rank))?;
-        layers.iter().for_each(|layer| layer.blend(plan.pixels, canvas.part(plan.pixels, range), side));
-        Ok(())
-    }
-
-    /// This rank's share of a band is put together from all layers.
-    async fn blend_layers(
-        &self,
-        task: &Task,
-        plan: &Plan,
-        canvas: &mut Canvas<'_>,
-        layers: &[Layer<'_>],
-    ) -> Result<()> {
-        let (pixels, whole) = (plan.pixels, 0..canvas.pixels(plan.pixels));
-        let of = |rank: u32| part(&whole, rank as usize, self.size as usize);
-        let message_for = |rank: u32| {
-            let mut message = Vec::new();
-            begin(&mut message, layers.len());
-            for layer in layers {
-                let planes = Planes { colors: layer.colors, depths: &[] }.part(pixels, &of(rank));
-                pack(&mut message, (pixels, pixels), layer.position, planes);
-            }
-            message
-        };
-        let others: Vec<u32> = self.others().collect();
-        let messages: Vec<Vec<u8>> = others.iter().map(|rank| message_for(*rank)).collect();
-        let mut sends: Vec<Send<'_>> = others
-            .iter()
-            .zip(&messages)
-            .map(|(rank, message)| self.put(task, *rank, ROUND, message))
-            .collect();
-        let mut came = vec![(self.rank, message_for(self.rank))];
-        for rank in &others {
-            came.push((*rank, beside(&mut sends, self.get(task, *rank, ROUND)).await?));
-        }
-        finish(sends).await?;
-        let own = of(self.rank);
-        let mut all = Vec::new();
-        for (rank, message) in &came {
-            let layers =
-                unpack(message, pixels, own.end - own.start).ok_or_else(|| self.no_picture(task, *rank))?;
-            all.extend(layers.into_iter().map(|layer| (*rank, layer)));
-        }
-        all.sort_by_key(|(rank, layer)| (layer.position, *rank));
-        let twice = all.windows(2).find(|pair| pair[0].1.position == pair[1].1.position);
-        if let Some([(first, layer), (second, _)]) = twice {
-            return Err(self.same_position(task, layer.position, (*first, *second)));
-        }
-        for (_, layer) in &all {
-            layer.blend(pixels, canvas.part(pixels, &own), Side::Behind);
-        }
-        Ok(())
-    }
-
-    /// Who gets the whole gets the shares of all.
-    async fn give_shares(&self, task: &Task, plan: &Plan, canvas: &mut Canvas<'_>) -> Result<()> {
-        let shares = plan.rounds.shares(&(0..canvas.pixels(plan.pixels)));
-        let mut message = Vec::new();
-        let mut sends = Vec::new();
-        if let Some(own) = &shares[plan.place as usize] {
-            let mut others =
-                self.others().filter(|rank| plan.root.is_none_or(|root| root == *rank)).peekable();
-            if others.peek().is_some() {
-                canvas.pack(&mut message, (plan.pixels, plan.result), own);
-                sends.extend(others.map(|rank| self.put(task, rank, SHARE, &message)));
-            }
-        }
-        if plan.root.is_none_or(|root| root == self.rank) {
-            for (rank, share) in plan.ranks.iter().zip(&shares) {
-                let Some(share) = share.as_ref().filter(|_| *rank != self.rank) else { continue };
-                let message = beside(&mut sends, self.get(task, *rank, SHARE)).await?;
-                let layers = unpack(&message, plan.result, share.end - share.start);
-                for layer in layers.ok_or_else(|| self.no_picture(task, *rank))? {
-                    let (colors, depths) = canvas.part(plan.pixels, share);
-                    let depths = if plan.result.depth() > 0 { depths } else { &mut [] };
-                    layer.write(plan.result, (colors, depths));
-                }
-            }
-        }
-        finish(sends).await
-    }
-
-    /// What a rank sends is no part of a picture: all are told, since this one does not go on.
-    fn no_picture(&self, task: &Task, rank: u32) -> Error {
-        let why = format_args!("what rank {rank} sends is no part of a picture of this size");
-        let error = task.failed(ErrorKind::Protocol, Some(0), why);
-        self.hub.spread_failure(task, &error.text);
-        error
-    }
 }
 
 /// A window in parts that need no more memory than one may.
@@ -416,27 +252,6 @@ fn bands_of(window: &Range<u64>, bytes: u64) -> Vec<Range<u32>> {
     let whole = window.start as u32..window.end as u32;
     let count = ((window.end - window.start) * bytes).div_ceil(BAND as u64).max(1) as usize;
     (0..count).map(|index| part(&whole, index, count)).collect()
-}
-
-impl Canvas<'_> {
-    fn pixels(&self, pixels: Pixels) -> u32 {
-        (self.colors.len() / pixels.color()) as u32
-    }
-
-    fn planes(&self) -> Planes<'_> {
-        Planes { colors: self.colors, depths: self.depths }
-    }
-
-    /// A message of a part of it.
-    fn pack(&self, message: &mut Vec<u8>, (pixels, carried): (Pixels, Pixels), range: &Range<u32>) {
-        begin(message, 1);
-        pack(message, (pixels, carried), 0, self.planes().part(pixels, range));
-    }
-
-    fn part(&mut self, pixels: Pixels, range: &Range<u32>) -> (&mut [u8], &mut [u8]) {
-        let of = |each: usize| range.start as usize * each..range.end as usize * each;
-        (&mut self.colors[of(pixels.color())], &mut self.depths[of(pixels.depth())])
-    }
 }
 
 impl Entry {

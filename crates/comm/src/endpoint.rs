@@ -4,6 +4,7 @@ use crate::hub::{Hub, HubState, Side};
 use crate::peers::Link;
 use crate::reader::read;
 use crate::shared::{Bell, Probe};
+use crate::spare::Spare;
 use forebay_core::ids::Lineage;
 use forebay_core::view::mix;
 use forebay_core::{Error, Result};
@@ -144,6 +145,7 @@ pub(crate) fn hub_of(options: EndpointOptions, addresses: Vec<String>, runtime: 
         seal_payload: AtomicBool::new(false),
         guard: ForkGuard::new(),
         version: AtomicU64::new(0),
+        spare: Spare::default(),
         calls: AtomicU64::new(0),
         cores: cores(),
         host_cores: host_cores(),

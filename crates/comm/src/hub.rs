@@ -5,6 +5,7 @@ use crate::mail::{Admission, Envelope, Mail, Stray, StreamId};
 use crate::members::{Gone, Member, Members};
 use crate::peers::{Link, PeerId, Peers};
 use crate::shared::{Bell, Probe};
+use crate::spare::Spare;
 use crate::task::{Space, Task};
 use forebay_core::ids::Lineage;
 use forebay_core::{Error, ErrorKind, Result};
@@ -70,6 +71,8 @@ pub(crate) struct Hub {
     pub(crate) guard: ForkGuard,
     /// Counts what a caller may wait for. It is changed under the lock of the state.
     pub(crate) version: AtomicU64,
+    /// Memory that operations need on the way.
+    pub(crate) spare: Spare,
     /// How many calls there were.
     pub(crate) calls: AtomicU64,
     /// On how many cores this process and its neighbours run.

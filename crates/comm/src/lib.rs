@@ -45,6 +45,7 @@ mod sending;
 mod shared;
 #[cfg(test)]
 mod simulation;
+mod spare;
 mod target;
 mod task;
 mod window;

@@ -1,6 +1,7 @@
 //! A communicator: bytes, which the package makes of objects, and buffers, which stay where they are.
 
 mod collectives;
+pub(crate) mod compositing;
 mod given;
 mod layout;
 mod memory;
@@ -363,5 +364,31 @@ impl Comm {
     ) -> PyResult<Request> {
         let going = collectives::reduce_scatter(py, &self.comm, (sent, received), counts, op)?;
         Ok(self.request(py, going))
+    }
+
+    // ---- pictures -------------------------------------------------------------------------------------------
+
+    fn composite_nearest(
+        &self,
+        py: Python<'_>,
+        root: Option<i64>,
+        colors: Any<'_, '_>,
+        depths: Any<'_, '_>,
+        far: f32,
+        with_depths: bool,
+    ) -> PyResult<()> {
+        let root = root.map(|root| self.rank_of(root)).transpose()?;
+        compositing::nearest(py, &self.comm, root, (colors, depths), (far, with_depths))
+    }
+
+    fn composite_over(
+        &self,
+        py: Python<'_>,
+        root: Option<i64>,
+        layers: Vec<(u32, Bound<'_, PyAny>)>,
+        into: Option<Any<'_, '_>>,
+    ) -> PyResult<()> {
+        let root = root.map(|root| self.rank_of(root)).transpose()?;
+        compositing::over(py, &self.comm, root, layers, into)
     }
 }

@@ -182,6 +182,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heal, module)?)?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(group_text, module)?)?;
+    module.add_function(wrap_pyfunction!(comm::compositing::front_to_back, module)?)?;
     module.add_function(wrap_pyfunction!(job_name, module)?)?;
     module.add_function(wrap_pyfunction!(new_job_name, module)?)?;
     module.add_function(wrap_pyfunction!(errors::end_waits_at_exit, module)?)?;

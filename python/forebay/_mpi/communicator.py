@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Self
 
 from forebay import _forebay
 from forebay._errors import Closed, Invalid
+from forebay._mpi.compositing import Compositing
 from forebay._mpi.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -58,7 +59,7 @@ def _sent_blocks(message: Any, size: int) -> tuple[Any, Any]:
     return (None, None) if message is IN_PLACE or message is None else vector(message, size)
 
 
-class Intracomm:
+class Intracomm(Compositing):
     """Some ranks that talk to each other. Every operation has a deadline, by default 60 seconds.
 
     An operation that involves a rank that died raises `Unreachable` and names it. After a collective has failed on one rank, so do

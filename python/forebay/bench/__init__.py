@@ -17,6 +17,7 @@ BENCHES = (
     "readers",
     "subscribe",
     "collectives",
+    "composite",
     "slowdown",
     "startup",
     "elastic",

@@ -24,6 +24,8 @@ pub(super) enum Side {
 
 /// The bytes of a depth.
 pub(super) const DEPTH: usize = 4;
+/// How many pixels are looked at together.
+const BLOCK: usize = 64;
 
 impl Pixels {
     /// The bytes of a colour.
@@ -81,21 +83,43 @@ impl Pixels {
 
     /// From the first pixel that counts to the one behind the last; empty: none does.
     pub(super) fn extent(self, colors: &[u8], depths: &[u8]) -> Range<usize> {
-        let count = |index: usize| {
+        let pixels = colors.len() / self.color();
+        let (mut blocks, mut blocks_back) = (self.blocks(colors, depths), self.blocks(colors, depths).rev());
+        let is_seen = |block: &(usize, &[u8], &[u8])| self.count_all(block.1, block.2) != Some(false);
+        let Some((start, colors, depths)) = blocks.find(is_seen) else { return 0..0 };
+        let first = start + self.first(colors, depths, 0..colors.len() / self.color());
+        let last = blocks_back.find(is_seen).map_or(pixels, |(start, colors, depths)| {
+            start + self.first(colors, depths, (0..colors.len() / self.color()).rev())
+        });
+        first..(last + 1).min(pixels)
+    }
+
+    /// The first of these pixels that counts.
+    fn first(self, colors: &[u8], depths: &[u8], mut order: impl Iterator<Item = usize>) -> usize {
+        let found = order.find(|index| {
             let (at, to) = (index * self.color(), index * self.depth());
             self.counts(&colors[at..at + self.color()], &depths[to..to + self.depth()])
-        };
-        let pixels = colors.len() / self.color();
-        match (0..pixels).find(|index| count(*index)) {
-            Some(first) => first..(0..pixels).rfind(|index| count(*index)).map_or(first, |last| last + 1),
-            None => 0..0,
-        }
+        });
+        found.unwrap_or_default()
+    }
+
+    /// The pixels in blocks that are looked at together: where each begins, its colours and depths.
+    fn blocks<'a>(
+        self,
+        colors: &'a [u8],
+        depths: &'a [u8],
+    ) -> impl DoubleEndedIterator<Item = (usize, &'a [u8], &'a [u8])> {
+        let (color, depth) = (self.color(), self.depth());
+        let pixels = colors.len() / color;
+        (0..pixels.div_ceil(BLOCK)).map(move |index| {
+            let (start, end) = (index * BLOCK, ((index + 1) * BLOCK).min(pixels));
+            (start, &colors[start * color..end * color], &depths[start * depth..end * depth])
+        })
     }
 
     /// Where in a picture pixels begin to count, or end to: `found` is told of each run of them, from its first one to the one behind its
     /// last, both counted from `start`.
     pub(super) fn runs(self, colors: &[u8], depths: &[u8], mut found: impl FnMut(usize, usize)) {
-        const BLOCK: usize = 32;
         let (color, depth) = (self.color(), self.depth());
         let pixels = colors.len() / color;
         let mut begun = None;
@@ -107,14 +131,12 @@ impl Pixels {
             }
             _ => {}
         };
-        for start in (0..pixels).step_by(BLOCK) {
-            let end = (start + BLOCK).min(pixels);
-            let (colors, depths) = (&colors[start * color..end * color], &depths[start * depth..end * depth]);
+        for (start, colors, depths) in self.blocks(colors, depths) {
             if let Some(counts) = self.count_all(colors, depths) {
                 note(start, counts);
                 continue;
             }
-            for index in 0..end - start {
+            for index in 0..colors.len() / color {
                 let (at, to) = (index * color, index * depth);
                 note(start + index, self.counts(&colors[at..at + color], &depths[to..to + depth]));
             }

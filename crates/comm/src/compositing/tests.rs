@@ -183,7 +183,7 @@ fn any_size_is_taken_in_bands() {
     assert_eq!(bands_of(&(0..0), 8), []);
     assert_eq!(bands_of(&(5..6), 8), vec![5..6; 1]);
     let bands = bands_of(&(1000..16_384 * 16_384), 8);
-    assert_eq!(bands.len(), 256);
+    assert_eq!(bands.len(), 1024);
     assert!(bands.iter().all(|band| (band.end - band.start) as usize * 8 <= BAND));
     assert!(bands.windows(2).all(|pair| pair[0].end == pair[1].start));
 }
