@@ -98,9 +98,9 @@ class Demo:
         self.group_is = "starting"
         self.forebay("up", "-n", str(SERVERS))
         self.group_is = "up"
-        config = {"output": str(self.output), "title": "Gray–Scott", "range": [0.15, 0.38]}
-        pipeline = f"{HERE}/pipelines/iso.py:Isosurface"
-        self.forebay("pipeline", "create", "iso", pipeline, "--config", json.dumps(config))
+        config = {"output": str(self.output)}
+        pipeline = f"{HERE}/pipelines/grayscott.py:Reaction"
+        self.forebay("pipeline", "create", "pictures", pipeline, "--config", json.dumps(config))
         reader, servers = Reader(self.group, self.options), Servers(self)
         staged = self.simulate("grayscott", "with Forebay", reader, servers)
         self.await_pictures()
@@ -171,7 +171,7 @@ class Demo:
         bar.end()
 
     def pictures(self):
-        return sorted(self.output.glob("U-*.png"))
+        return sorted(self.output.glob("surface-*.png"))
 
     def forebay(self, *words, check=True):
         log = self.logs / f"forebay-{words[0]}.log"

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where all of the data lies, and the scene's own coordinates: whatever the units, the domain is one long from corner to corner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay._step import Field
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The box around the data: its lowest and its highest corner as x, y, z, in the units of the data."""
+
+    low: Vector
+    high: Vector
+
+    @property
+    def scale(self) -> float:
+        """How long a unit of the data is in the scene."""
+        size = float(np.linalg.norm(self.high - self.low))
+        return 1 / size if 0 < size < np.inf else 1.0
+
+    def to_scene(self, points: Any) -> Vector:
+        """Places of the data in the scene, where the middle of the domain is 0. In 64 bits, so that neighbours stay apart."""
+        return (np.asarray(points, "f8") - (self.low + self.high) / 2) * self.scale
+
+    @property
+    def scene_box(self) -> tuple[Vector, Vector]:
+        """Its corners in the scene."""
+        return self.to_scene(self.low), self.to_scene(self.high)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the elements of a field lie, at one level: all as x, y, z, in the scene."""
+
+    origin: Vector
+    spacing: Vector
+    shape: tuple[int, int, int]
+    """How many elements there are, as z, y, x."""
+
+    @classmethod
+    def of(cls, field: Field, domain: Domain, level: int = 0) -> Grid:
+        """That of a field of three dimensions, or of two, which are y and x."""
+        shape, spacing, origin = field_grid(field)
+        if level:
+            ratio = np.array(field.refinement or (2,) * len(shape), "f8")[::-1] ** level
+            ratio = np.concatenate([ratio, np.ones(3 - len(ratio))])
+            # An element of a cell stands in its middle; the first of a finer level nearer to the edge.
+            origin = origin - (spacing / 2 - spacing / ratio / 2) * (field.association == "cell")
+            spacing = spacing / ratio
+            shape = tuple(int(n * r) for n, r in zip(shape, ratio[::-1], strict=True))  # type: ignore[assignment]
+        return cls(domain.to_scene(origin), spacing * domain.scale, shape)
+
+    def places(self, index: Any) -> Vector:
+        """Where indices (as x, y, z) lie."""
+        return self.origin + np.asarray(index, "f8") * self.spacing
+
+
+def field_grid(field: Field) -> tuple[tuple[int, int, int], Vector, Vector]:
+    """Its shape as z, y, x; spacing and origin as x, y, z in the units of the data. What it lacks of three dimensions is 1 element thick."""
+    given = field.shape or ()
+    lacking = 3 - len(given)
+    shape = (1,) * lacking + tuple(given)
+    spacing = np.array((tuple(field.spacing) or (1.0,) * len(given))[::-1] + (1.0,) * lacking, "f8")
+    origin = np.array((tuple(field.origin) or (0.0,) * len(given))[::-1] + (0.0,) * lacking, "f8")
+    return shape, spacing, origin  # type: ignore[return-value]
+
+
+def box_of(field: Field) -> tuple[Vector, Vector]:
+    """From its first element to its last one, as x, y, z."""
+    shape, spacing, origin = field_grid(field)
+    last = origin + spacing * (np.array(shape[::-1]) - 1)
+    return np.minimum(origin, last), np.maximum(origin, last)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a step: each worker draws what lies beside it, and all together put it into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay._mpi.communicator import Intracomm
+from forebay._mpi.constants import IN_PLACE
+from forebay._mpi.operations import MAX, SUM
+from forebay._step import Step
+from forebay.viz import words
+from forebay.viz.camera import View, corners_of, view_of
+from forebay.viz.domain import Domain, box_of
+from forebay.viz.finishing import finished
+from forebay.viz.layers import Contour, Layer
+from forebay.viz.picture import Picture
+from forebay.viz.scene import Scene
+from forebay.viz.shapes import shape
+from forebay.viz.shapes.contour import side_of
+from forebay.viz.surface import Surface
+from forebay.viz.window import Window
+
+Array = NDArray[Any]
+
+# What words take of a picture's height, of 2, at the bottom.
+_ROOM = 0.24
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture that is whole."""
+
+    picture: Picture
+    camera: int
+    """Which of the picture's cameras it is from."""
+    step: int
+    pixels: Array
+    """(height, width, 3) in 8 bits, the highest row first."""
+
+    @property
+    def file_name(self) -> str:
+        """What its file is called."""
+        which = f"-{self.camera}" if len(self.picture.cameras) > 1 else ""
+        return f"{self.picture.name}-{self.step:06d}{which}.png"
+
+
+class Drawing:
+    """Draws some pictures of each step that it is given, on all workers at once.
+
+    What it keeps from step to step is the widest range of values of each layer and the widest box around the data, so that colours mean
+    the same in all pictures, and these follow each other as a film.
+    """
+
+    def __init__(self, pictures: Sequence[Picture]) -> None:
+        self._pictures = list(pictures)
+        # Layers that are in several pictures are cut out of the blocks once.
+        self._layers: list[Layer] = list(
+            dict.fromkeys(layer for picture in pictures for layer in picture.layers)
+        )
+        # What in one picture has the same colours for the same field has them for the same values.
+        self._scales = list(
+            dict.fromkeys(
+                _scale_of(which, layer)
+                for which, picture in enumerate(pictures)
+                for layer in picture.layers
+                if layer.color is not None
+            )
+        )
+        self._ranges = np.full((len(self._scales), 2), -np.inf)
+        """Of each the lowest value, negative, and the highest."""
+        self._box = np.full(6, -np.inf)
+        self._window: Window | None = None
+        self._scenes: list[Scene] = []
+
+    def draw(self, step: Step, comm: Intracomm) -> list[Drawn]:
+        """Draws all pictures, and returns those that this worker has put together. All workers call it at the same step.
+
+        Copies what filters need of the blocks. Waits for the other workers. `Unsupported` where nothing can be drawn, `Invalid` for
+        fields that a layer cannot show, and what `comm` raises.
+        """
+        shown = [which for which, picture in enumerate(self._pictures) if step.number % picture.every == 0]
+        domain = self._domain(step, comm)
+        sides = self._sides(step, comm)
+        needed = {layer for which in shown for layer in self._pictures[which].layers}
+        surfaces = {
+            layer: shape(layer, step, domain, side) if layer in needed else Surface.empty()
+            for layer, side in zip(self._layers, sides, strict=True)
+        }
+        self._widen(surfaces, comm)
+        drawn: list[Drawn] = []
+        frames = [(which, camera) for which in shown for camera in range(len(self._pictures[which].cameras))]
+        for number, (which, camera) in enumerate(frames):
+            root = number % comm.Get_size()
+            frame = self._frame(which, camera, (step, domain, surfaces), comm, root)
+            if frame is not None:
+                drawn.append(Drawn(self._pictures[which], camera, step.number, frame))
+        return drawn
+
+    def warm_up(self) -> None:
+        """Draws something that nobody sees: the first frame of a process opens what draws, and compiles its shaders."""
+        triangle = Surface(
+            np.eye(3, dtype="f4"), np.eye(3, dtype="f4"), np.zeros(3, "f4"), np.array([[0, 1, 2]])
+        )
+        domain = Domain(np.zeros(3), np.ones(3))
+        for which, picture in enumerate(self._pictures):
+            scene, spans = (
+                self._scene(which),
+                [(0.0, 1.0) if layer.color else None for layer in picture.layers],
+            )
+            scene.show([triangle for _ in picture.layers], spans, domain)
+            scene.outline(domain, 1.0)
+            view = self._view(picture, picture.cameras[0], domain, 0)
+            scene.look(view)
+            colors, depths = self._draw(which)
+            words.write(finished(picture, view, colors, depths), picture, "0", [])
+
+    def _domain(self, step: Step, comm: Intracomm) -> Domain:
+        """The box around all fields of all steps until now."""
+        box = self._box
+        for name in {name for layer in self._layers for name in layer.needs} & set(step.fields):
+            field = step.field(name)
+            if field.shape is not None:
+                low, high = box_of(field)
+                box = np.maximum(box, np.concatenate([-low, high]))
+        box = box.copy()
+        comm.Allreduce(IN_PLACE, box, MAX)
+        self._box = box
+        if not np.isfinite(box).all():
+            return Domain(np.zeros(3), np.ones(3))  # nothing yet
+        low, high = -box[:3], box[3:]
+        if (low == high).all():
+            return Domain(low - 0.5, high + 0.5)  # of one element
+        return Domain(low, high)
+
+    def _sides(self, step: Step, comm: Intracomm) -> list[int]:
+        """Of each contour on which side of its first value most of the domain lies: 1 above, -1 below."""
+        counts = np.array(
+            [side_of(layer, step) if isinstance(layer, Contour) else (0, 0) for layer in self._layers], "i8"
+        ).reshape(-1, 2)
+        comm.Allreduce(IN_PLACE, counts, SUM)
+        return [1 if 2 * above >= all_ else -1 for above, all_ in counts]
+
+    def _widen(self, surfaces: dict[Layer, Surface], comm: Intracomm) -> None:
+        """The colours mean what was drawn at this and all earlier steps, by any worker: also by those that are gone."""
+        for which, picture in enumerate(self._pictures):
+            for layer in picture.layers:
+                values = surfaces[layer].values
+                values = values[np.isfinite(values)]
+                if values.size and layer.color is not None:
+                    number = self._scales.index(_scale_of(which, layer))
+                    found = -float(values.min()), float(values.max())
+                    self._ranges[number] = np.maximum(self._ranges[number], found)
+        comm.Allreduce(IN_PLACE, self._ranges, MAX)
+
+    def _span(self, which: int, layer: Layer) -> tuple[float, float] | None:
+        """The values at the two ends of a layer's colours."""
+        if layer.color is None:
+            return None
+        low, high = self._ranges[self._scales.index(_scale_of(which, layer))] * (-1, 1)
+        if layer.range is not None:
+            low, high = layer.range
+        elif low > high:
+            low, high = 0.0, 1.0  # nothing was drawn
+        return (low, high) if low < high else (low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1))
+
+    def _frame(
+        self,
+        which: int,
+        camera: int,
+        given: tuple[Step, Domain, dict[Layer, Surface]],
+        comm: Intracomm,
+        root: int,
+    ) -> Array | None:
+        """One picture from one camera, whole at the root."""
+        picture, (step, domain, surfaces) = self._pictures[which], given
+        scene, spans = self._scene(which), [self._span(which, layer) for layer in picture.layers]
+        scene.show([surfaces[layer] for layer in picture.layers], spans, domain)
+        is_first = comm.Get_rank() == 0
+        scene.outline(domain if picture.outline and is_first else None, max(1.0, picture.drawn_size[1] / 750))
+        view = self._view(picture, picture.cameras[camera], domain, step.number)
+        scene.look(view)
+        colors, depths = self._draw(which)
+        comm.Composite_nearest(colors, depths, root, with_depths=picture.darkening > 0)
+        if comm.Get_rank() != root:
+            return None
+        frame = finished(picture, view, colors, depths)
+        caption = _caption(picture, step, comm.Get_size()) if picture.caption else ""
+        legends = self._legends(which, step) if picture.legend else []
+        words.write(frame, picture, caption, legends)
+        return frame
+
+    def _legends(self, which: int, step: Step) -> list[words.Legend]:
+        found: dict[Any, words.Legend] = {}
+        for layer in self._pictures[which].layers:
+            span = self._span(which, layer)
+            if span is None or layer.color not in step.fields:
+                continue
+            units = step.field(layer.color).units
+            label = layer.label or (f"{layer.color} ({units})" if units not in ("", "1") else layer.color)
+            found.setdefault((label, str(layer.colors), span), words.Legend(label, layer.colors, span))
+        return list(found.values())
+
+    def _view(self, picture: Picture, camera: Any, domain: Domain, number: int) -> View:
+        width, height = picture.size
+        room = _ROOM if picture.caption or picture.legend else 0.0
+        return view_of(camera, corners_of(*domain.scene_box), domain.to_scene, number, width / height, room)
+
+    def _scene(self, which: int) -> Scene:
+        if not self._scenes:
+            self._window = Window()
+            self._scenes = [Scene(picture.layers, words.ink_of(picture)[1]) for picture in self._pictures]
+            for scene in self._scenes:
+                self._window.add(scene.renderer)
+        return self._scenes[which]
+
+    def _draw(self, which: int) -> tuple[Array, Array]:
+        assert self._window is not None
+        for number, scene in enumerate(self._scenes):
+            scene.renderer.SetDraw(number == which)
+        return self._window.draw(self._pictures[which].drawn_size)
+
+
+def _scale_of(which: int, layer: Layer) -> tuple[Any, ...]:
+    """By which values become colours, in this picture."""
+    return which, layer.color, layer.colors, layer.range
+
+
+def _caption(picture: Picture, step: Step, workers: int) -> str:
+    time = "" if step.time is None else f"    t = {step.time:g}"
+    servers = f"    {workers} server{'s' if workers > 1 else ''}" if picture.servers else ""
+    return f"{picture.title}\n" * bool(picture.title) + f"step {step.number}{time}{servers}"

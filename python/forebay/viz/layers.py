@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a picture shows, each thing a layer: described once, drawn by each worker of the blocks that lie beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from forebay._errors import Invalid
+from forebay.viz import colors as _colors
+from forebay.viz.camera import Point
+
+
+def _freeze(described: object, *names: str) -> None:
+    """Lists become tuples: what is described once does not change."""
+    for name in names:
+        given = getattr(described, name)
+        if given is not None and not isinstance(given, str):
+            object.__setattr__(described, name, tuple(given))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A plane through a point: what lies in the direction of its normal is kept, the other side is cut away.
+
+    Both are x, y, z in the units of the data: the last dimension of an array is x.
+    """
+
+    normal: Point
+    point: Point
+
+    def __post_init__(self) -> None:
+        _freeze(self, "normal", "point")
+        for name, given in (("normal", self.normal), ("point", self.point)):
+            if len(given) != 3 or not all(map(math.isfinite, given)):
+                raise Invalid(f"plane: {name} is {given}: give x, y and z")
+        if not any(self.normal):
+            raise Invalid("plane: a normal of 0 has no direction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What all layers have in common.
+
+    Parameters
+    ----------
+    color
+        The field that colours it; without one it has the colour `tint`.
+    colors
+        The colour map, by its name, or two or more colours ("#rrggbb") from low to high.
+    range
+        The values at the two ends of the colour map. By default from the lowest to the highest that was drawn, at this and all earlier
+        steps, by any worker.
+    tint
+        The colour where no field colours it; what is NaN is gray.
+    clip
+        Planes that cut parts of it away.
+    label
+        What the legend says of the colours; by default the field's name and its units.
+    """
+
+    color: str | None = None
+    colors: _colors.Colors = "lagoon"
+    range: tuple[float, float] | None = None
+    tint: str = "#63b2d2"
+    clip: Sequence[Plane] = ()
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        _freeze(self, "clip", "colors", "range")
+        _colors.table(self.colors)
+        _colors.rgb(self.tint)
+        if self.range is not None and not (
+            len([*self.range]) == 2 and all(map(math.isfinite, self.range)) and self.range[0] <= self.range[1]
+        ):
+            raise Invalid(
+                f"{type(self).__name__.lower()}: range is {self.range}: give the lowest value, then the highest"
+            )
+
+    light: ClassVar[float] = 1.0
+    """How much of its brightness comes from lights; the rest is its own, so that colours can be read."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fields that it is drawn of."""
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields that it needs."""
+        own = () if self.color is None else (self.color,)
+        return tuple(dict.fromkeys((*self.needs, *own)))
+
+
+@dataclass(frozen=True)
+class Contour(Layer):
+    """The surfaces on which a field of three dimensions has these values.
+
+    `closed`: where a surface meets the faces of the domain, the inside of it shows as a flat lid; the inside is the side of the first
+    value that less of the domain is on.
+    """
+
+    field: str
+    values: Sequence[float]
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _freeze(self, "values")
+        if not self.values or not all(map(math.isfinite, self.values)):
+            raise Invalid(
+                f"contour of {self.field}: values are {list(self.values)}: give one or more numbers"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)
+
+
+@dataclass(frozen=True)
+class Slice(Layer):
+    """A plane through a field, which colours it unless `color` names another one. Of a field of two dimensions all of it.
+
+    `axis` and `at` give a plane across an axis, at a place in the units of the data, by default in the middle; `plane` any other one.
+    """
+
+    field: str
+    axis: Literal["x", "y", "z"] = "z"
+    at: float | None = None
+    plane: Plane | None = None
+    light: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.axis not in ("x", "y", "z"):
+            raise Invalid(f"slice of {self.field}: axis is '{self.axis}', not 'x', 'y' or 'z'")
+        if self.at is not None and not math.isfinite(self.at):
+            raise Invalid(f"slice of {self.field}: at is {self.at}")
+        if self.color is None:
+            object.__setattr__(self, "color", self.field)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)
+
+
+@dataclass(frozen=True)
+class Clip(Layer):
+    """The domain as a solid, in the colours of the field, cut open by one plane or several (`clip`)."""
+
+    field: str
+    light: ClassVar[float] = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.color is None:
+            object.__setattr__(self, "color", self.field)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)
+
+
+@dataclass(frozen=True)
+class Threshold(Layer):
+    """The elements of a field whose values lie between two, both included, each as a box; coloured by the field unless `color` says else."""
+
+    field: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low <= self.high:
+            raise Invalid(f"threshold of {self.field}: from {self.low} to {self.high} there is nothing")
+        if self.color is None:
+            object.__setattr__(self, "color", self.field)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)

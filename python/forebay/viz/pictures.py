@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines that draw pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from forebay._contract import every
+from forebay._errors import Invalid
+from forebay._mpi.named import Comm
+from forebay._pipeline import Pipeline
+from forebay._step import Step
+from forebay.viz import files
+from forebay.viz.drawing import Drawing
+from forebay.viz.picture import Picture
+
+
+class Pictures(Pipeline):
+    """A pipeline that draws pictures of a stream, and writes them as PNG files.
+
+    Say what they show in the class, or make them of the configuration in `describe`::
+
+        class Look(viz.Pictures):
+            stream = "grayscott"
+            pictures = [viz.Picture(layers=[viz.Contour("U", [0.5], color="V")], every=10)]
+
+    Each worker draws what lies beside its server; the pictures are put together by all of them, the more at once the more workers there
+    are. Which fields it needs follows from what the pictures show. A step that lacks a field of a layer is drawn without that layer.
+    The configuration has `output`, the directory for the files; by default it is the one in which the group was started.
+    """
+
+    pictures: Sequence[Picture] = ()
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.output = Path(config.get("output", "."))
+        self.pictures = list(self.describe(config))
+        if not self.pictures:
+            raise Invalid(
+                f"{type(self).__name__} has no pictures: set `pictures`, or define describe(config)"
+            )
+        names = [picture.name for picture in self.pictures]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise Invalid(
+                f"{type(self).__name__}: two pictures are called '{min(twice)}': their files would be the same"
+            )
+        periods: dict[str, int] = {}
+        for picture in self.pictures:
+            for name in picture.fields:
+                periods[name] = math.gcd(periods.get(name, 0), picture.every)
+        self.fields = {name: every(period) for name, period in periods.items()}
+        self._drawing = Drawing(self.pictures)
+
+    def describe(self, config: dict[str, Any]) -> Sequence[Picture]:  # noqa: ARG002 - for those who override it
+        """The pictures, made of the configuration. By default `pictures`."""
+        return self.pictures
+
+    def warm_up(self) -> None:
+        """Draws a frame that nobody sees."""
+        self._drawing.warm_up()
+
+    def execute(self, step: Step, comm: Comm) -> None:
+        """Draws the pictures of a step, and writes those that this worker has put together."""
+        for drawn in self._drawing.draw(step, comm):
+            files.write(self.output / drawn.file_name, files.png(drawn.pixels))

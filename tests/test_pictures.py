@@ -1,0 +1,238 @@
+"""Pictures of what a simulation computes, drawn by all workers of a pipeline together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.pictures import draw_here, draw_steps, gyroid
+
+import forebay
+from forebay import viz
+
+OPAQUE = """
+viz.Picture(name="contour", layers=[viz.Contour("U", [0.4, 0.9], color="V")], **small),
+viz.Picture(name="closed", layers=[viz.Contour("U", [0.4], closed=True)], camera=viz.Camera(parallel=True), **small),
+viz.Picture(name="axis", layers=[viz.Contour("U", [0.2], color="U")], camera=viz.Camera(azimuth=0, elevation=90), **small),
+viz.Picture(name="inside", layers=[viz.Contour("U", [0.2], color="V")],
+            camera=viz.Camera(eye=(8, 6, 7), look_at=(9, 6, 8), angle=70), **small),
+viz.Picture(name="clip", layers=[viz.Clip("U", clip=[viz.Plane((-1, 0.3, -1), (8, 6, 7))])], **small),
+viz.Picture(name="cut", layers=[viz.Contour("U", [0.1, 0.6], color="U", clip=[viz.Plane((0, 0, -1), (0, 0, 7))])], **small),
+viz.Picture(name="slices", layers=[viz.Slice("U", "x"), viz.Slice("U", "y", 6.5), viz.Slice("U", "z", 4.5)], **small),
+viz.Picture(name="threshold", layers=[viz.Threshold("U", 0.3, color="V")], camera=viz.Camera(up="z"), **small),
+viz.Picture(name="orbit", layers=[viz.Contour("U", [0.4])], camera=viz.orbit(3), size=(80, 60), samples=2),
+"""
+NAMES = [
+    "axis-000000.png",
+    "clip-000000.png",
+    "closed-000000.png",
+    "contour-000000.png",
+    "cut-000000.png",
+    "inside-000000.png",
+    "orbit-000000-0.png",
+    "orbit-000000-1.png",
+    "orbit-000000-2.png",
+    "slices-000000.png",
+    "threshold-000000.png",
+]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What one worker draws."""
+    return draw_steps(tmp_path_factory.mktemp("alone"), 1, OPAQUE)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4, 7, 8])
+def test_many_workers_draw_what_one_does(alone: dict[str, np.ndarray], own_place: Path, servers: int) -> None:
+    """To the last bit, wherever the blocks lie; also if they have no ghosts."""
+    assert list(alone) == NAMES
+    found = draw_steps(own_place, servers, OPAQUE, seed=servers, ghosts=servers % 3)
+    assert list(found) == NAMES
+    for name, picture in found.items():
+        different = (picture != alone[name]).any(axis=2)
+        assert not different.any(), f"{name}: {different.sum()} pixels, {np.argwhere(different)[:5].tolist()}"
+
+
+# ---- what one process draws -------------------------------------------------------------------------------
+
+
+def picture(*layers: viz.Layer, **options: Any) -> viz.Picture:
+    """A small one, without words."""
+    given = {"size": (120, 90), "samples": 1, "caption": False, "legend": False, "outline": False, **options}
+    return viz.Picture(layers=layers, **given)
+
+
+def is_background(drawn: viz.Drawn) -> bool:
+    """Whether nothing is seen: each row has one colour."""
+    return bool((drawn.pixels == drawn.pixels[:, :1]).all())
+
+
+def test_a_step_without_the_field_is_background(one: forebay.LocalGroup) -> None:
+    u, v = gyroid()
+    shown = [viz.Contour("U", [0.4], color="V"), viz.Slice("U"), viz.Clip("U"), viz.Threshold("U", 0)]
+    pictures = [picture(layer, name=str(number)) for number, layer in enumerate(shown)]
+    found = draw_here(one, pictures, [{}, {"V": v}, {"U": u}, {"U": u, "V": v}])
+    told = [is_background(drawn) for drawn in found]
+    # Of the third step, what the missing field would colour is not drawn.
+    assert told == [True] * 4 + [True] * 4 + [True, False, False, False] + [False] * 4
+
+
+def test_a_value_that_nothing_has_is_background(one: forebay.LocalGroup) -> None:
+    u = gyroid()[0]
+    layers = [viz.Contour("U", [99.0]), viz.Contour("U", [99.0], closed=True), viz.Threshold("U", 99)]
+    found = draw_here(one, [picture(layer, name=f"n{n}") for n, layer in enumerate(layers)], [{"U": u}])
+    assert all(map(is_background, found))
+
+
+def test_what_is_no_number_leaves_a_hole(one: forebay.LocalGroup) -> None:
+    u = gyroid()[0]
+    broken = u.copy()
+    broken[20:, 4:20, 10:30] = np.nan
+    broken[20:, 22, 5:9] = np.inf
+    broken[22:, 23, 5:9] = -np.inf
+    layers = [viz.Contour("U", [0.4], color="U"), viz.Contour("U", [0.4], closed=True), viz.Slice("U", "x")]
+    layers += [viz.Clip("U"), viz.Threshold("U", 0.4)]
+    pictures = [picture(layer, name=f"n{n}") for n, layer in enumerate(layers)]
+    whole, holes = draw_here(one, pictures, [{"U": u}]), draw_here(one, pictures, [{"U": broken}])
+    for before, after in zip(whole, holes, strict=True):
+        assert not is_background(after)
+        differ = (before.pixels != after.pixels).any(axis=2).mean()
+        assert 0 < differ < 0.7
+
+
+def test_nothing_but_what_is_no_number(one: forebay.LocalGroup) -> None:
+    nothing = np.full((8, 9, 10), np.nan)
+    layers = [viz.Contour("U", [0.4], closed=True, color="U"), viz.Threshold("U", 0), viz.Slice("U")]
+    found = draw_here(one, [picture(layer, name=f"n{n}") for n, layer in enumerate(layers)], [{"U": nothing}])
+    assert [is_background(drawn) for drawn in found] == [True, True, False]
+    # A slice shows that there is something, in gray.
+    middle = found[2].pixels[45, 60].astype(int)
+    assert np.ptp(middle) <= 2
+
+
+def test_one_value_everywhere_has_a_colour(one: forebay.LocalGroup) -> None:
+    flat = np.full((8, 9, 10), 3.0)
+    found = draw_here(one, [picture(viz.Slice("U"), legend=True)], [{"U": flat}])
+    assert not is_background(found[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 9, 9), (2, 2, 2), (1, 1, 9)])
+def test_fields_of_few_elements(one: forebay.LocalGroup, shape: tuple[int, ...]) -> None:
+    few = np.arange(np.prod(shape), dtype="f4").reshape(shape)
+    layers = [viz.Contour("U", [0.4]), viz.Contour("U", [0.4], closed=True), viz.Slice("U"), viz.Clip("U")]
+    layers += [viz.Threshold("U", 0)]
+    found = draw_here(one, [picture(layer, name=f"n{n}") for n, layer in enumerate(layers)], [{"U": few}])
+    assert len(found) == 5
+    assert is_background(found[4]) is False
+
+
+def test_a_field_of_two_dimensions_is_a_slice(one: forebay.LocalGroup) -> None:
+    plane = gyroid()[0][0]
+    front = viz.Camera(azimuth=0, elevation=0)
+    found = draw_here(
+        one, [picture(viz.Slice("U"), camera=front)], [{"U": plane}], cuts=[(0, 11, 26), (0, 17, 34)]
+    )
+    assert not is_background(found[0])
+
+
+@pytest.mark.parametrize(
+    "layer", [viz.Contour("U", [1]), viz.Clip("U"), viz.Threshold("U", 0), viz.Slice("U")]
+)
+def test_a_field_of_too_few_dimensions_is_refused(one: forebay.LocalGroup, layer: viz.Layer) -> None:
+    line = np.arange(9.0)
+    with pytest.raises(forebay.Invalid, match=r"'U' has 1 dimensions: .* needs"):
+        draw_here(one, [picture(layer)], [{"U": line}])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "f2", "f8", "?"])
+def test_elements_of_any_type(one: forebay.LocalGroup, dtype: str) -> None:
+    values = (40 * gyroid()[0]).clip(0, 100).astype(dtype)
+    found = draw_here(one, [picture(viz.Contour("U", [0.5], color="U"))], [{"U": values}])
+    assert not is_background(found[0])
+
+
+def test_complex_elements_are_refused(one: forebay.LocalGroup) -> None:
+    with pytest.raises(forebay.Invalid, match="'U' is complex: put its magnitude"):
+        draw_here(one, [picture(viz.Slice("U"))], [{"U": np.zeros((3, 4, 5), "c8")}])
+
+
+def test_fields_that_do_not_belong_together_are_refused(one: forebay.LocalGroup) -> None:
+    with pytest.raises(forebay.Invalid, match=r"'V' has shape \(3, 4, 6\), 'U' \(3, 4, 5\)"):
+        draw_here(
+            one, [picture(viz.Slice("U", color="V"))], [{"U": np.zeros((3, 4, 5)), "V": np.zeros((3, 4, 6))}]
+        )
+
+
+def test_more_workers_than_pixels_and_other_sizes(one: forebay.LocalGroup) -> None:
+    u = gyroid()[0]
+    sizes = [(1, 1), (3, 500), (700, 2)]
+    pictures = [
+        picture(viz.Slice("U"), name=f"n{n}", size=size, samples=3, caption=True, legend=True)
+        for n, size in enumerate(sizes)
+    ]
+    found = draw_here(one, pictures, [{"U": u}])
+    assert [drawn.pixels.shape for drawn in found] == [(height, width, 3) for width, height in sizes]
+
+
+def test_colours_mean_the_same_at_all_steps(one: forebay.LocalGroup) -> None:
+    """The widest range until now counts; a given one always does."""
+    ramp = np.linspace(0, 1, 16 * 16).reshape(16, 16)
+    front = viz.Camera(azimuth=0, elevation=0)
+    pictures = [
+        picture(viz.Slice("U", colors="gray"), camera=front),
+        picture(viz.Slice("U", colors="gray", range=(0, 4)), camera=front, name="given"),
+    ]
+    found = draw_here(one, pictures, [{"U": ramp}, {"U": 2 * ramp}, {"U": ramp}])
+    middle = [int(drawn.pixels[45, 60, 0]) for drawn in found]
+    assert middle[0] == middle[2]
+    assert middle[4] < middle[0]
+    assert middle[1] == middle[5] < middle[3]
+
+
+def test_a_picture_is_drawn_at_its_own_steps(one: forebay.LocalGroup) -> None:
+    u = gyroid()[0]
+    pictures = [picture(viz.Slice("U"), name="all"), picture(viz.Slice("U"), name="some", every=2)]
+    found = draw_here(one, pictures, [{"U": u}] * 4)
+    told = [drawn.file_name for drawn in found]
+    assert told == [
+        *[f"all-{n:06d}.png" for n in range(4)][:1],
+        "some-000000.png",
+        "all-000001.png",
+        "all-000002.png",
+        "some-000002.png",
+        "all-000003.png",
+    ]
+
+
+def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:
+    layer = viz.Slice("U")
+    bad: list[tuple[str, type[Exception], Any]] = [
+        ("there is no colour map 'jet': there are", forebay.Invalid, lambda: viz.Slice("U", colors="jet")),
+        ("no colour: give it as", forebay.Invalid, lambda: viz.Contour("U", [1], tint="red")),
+        ("two or more colours", forebay.Invalid, lambda: viz.Contour("U", [1], colors=["#ffffff"])),
+        ("lowest value, then the highest", forebay.Invalid, lambda: viz.Slice("U", range=(2, 1))),
+        ("one or more numbers", forebay.Invalid, lambda: viz.Contour("U", [])),
+        ("one or more numbers", forebay.Invalid, lambda: viz.Contour("U", [np.nan])),
+        ("there is nothing", forebay.Invalid, lambda: viz.Threshold("U", 2, 1)),
+        ("axis is 't'", forebay.Invalid, lambda: viz.Slice("U", "t")),  # type: ignore[arg-type]
+        ("give x, y and z", forebay.Invalid, lambda: viz.Plane((1, 0), (0, 0, 0))),
+        ("no direction", forebay.Invalid, lambda: viz.Plane((0, 0, 0), (0, 0, 0))),
+        ("zoom is above 0", forebay.Invalid, lambda: viz.Camera(zoom=0)),
+        ("eye and look_at are one point", forebay.Invalid, lambda: viz.Camera(eye=(1, 2, 3), look_at=(1, 2, 3))),
+        ("give x, y and z", forebay.Invalid, lambda: viz.Camera(eye=(1, 2))),
+        ("one camera or more", forebay.Invalid, lambda: viz.orbit(0)),
+        ("no camera", forebay.Invalid, lambda: picture(layer, camera=[])),
+        ("give 1 or more", forebay.Invalid, lambda: picture(layer, every=0)),
+        ("is no name", forebay.Invalid, lambda: picture(layer, name="../up")),
+        ("give width and height", forebay.Invalid, lambda: picture(layer, size=(0, 3))),
+        ("not 1 to 4", forebay.Invalid, lambda: picture(layer, samples=9)),
+        ("not 0 to 1", forebay.Invalid, lambda: picture(layer, shade=2)),
+        ("a side has 16384 at most", forebay.Invalid, lambda: picture(layer, size=(16_384, 10), samples=2)),
+        ("6144 MiB of memory", forebay.OverBudget, lambda: picture(layer, size=(16_384, 16_384))),
+    ]  # fmt: skip
+    for text, kind, make in bad:
+        with pytest.raises(kind, match=text):
+            make()
