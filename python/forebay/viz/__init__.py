@@ -8,7 +8,7 @@ except ImportError as error:
 
 from forebay.viz.camera import Camera, orbit
 from forebay.viz.drawing import Drawing, Drawn
-from forebay.viz.layers import Clip, Contour, Layer, Plane, Slice, Threshold
+from forebay.viz.layers import Clip, Contour, Layer, Plane, Slice, Threshold, Volume
 from forebay.viz.picture import Picture
 from forebay.viz.pictures import Pictures
 
@@ -24,6 +24,7 @@ __all__ = [
     "Plane",
     "Slice",
     "Threshold",
+    "Volume",
     "orbit",
 ]
 

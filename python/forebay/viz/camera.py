@@ -18,6 +18,9 @@ Vector = NDArray[np.float64]
 Point = Sequence[float]
 """x, y, z: the last dimension of an array is x."""
 
+# What is seen before and behind the domain, which is 1 long.
+_ROOM = 0.02
+
 # Right, up, and towards the camera, by which axis is up.
 _AXES: dict[str, tuple[tuple[float, float, float], ...]] = {
     "y": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -142,8 +145,9 @@ def view_of(camera: Camera, corners: Vector, to_scene: Any, number: int, aspect:
     roll = math.radians(camera.roll)
     right, up = math.cos(roll) * right - math.sin(roll) * up, math.cos(roll) * up + math.sin(roll) * right
     ahead = (eye - corners) @ back
-    far = max(float(ahead.max()), 1e-3) + 1e-3
-    near = max(float(ahead.min()) - 1e-3, far * 1e-4)
+    # With some room: what lies at the end of it would be taken for the background.
+    far = max(float(ahead.max()), 1e-3) + _ROOM
+    near = max(float(ahead.min()) - _ROOM, far * 1e-4)
     half = 0.5 if camera.parallel else math.tan(math.radians(camera.angle) / 2)
     view = View(eye, right, up, back, camera.parallel, half, (0.0, 0.0), near, far)
     if camera.eye is not None:

@@ -18,9 +18,11 @@ from forebay.viz import words
 from forebay.viz.camera import View, corners_of, view_of
 from forebay.viz.domain import Domain, box_of
 from forebay.viz.finishing import finished
-from forebay.viz.layers import Contour, Layer
+from forebay.viz.layers import Contour, Layer, Volume
+from forebay.viz.parts import Part, Solid
 from forebay.viz.picture import Picture
-from forebay.viz.scene import Scene
+from forebay.viz.scene import Box, Scene
+from forebay.viz.seen_through import put_together
 from forebay.viz.shapes import shape
 from forebay.viz.shapes.contour import side_of
 from forebay.viz.surface import Surface
@@ -88,37 +90,34 @@ class Drawing:
         domain = self._domain(step, comm)
         sides = self._sides(step, comm)
         needed = {layer for which in shown for layer in self._pictures[which].layers}
-        surfaces = {
-            layer: shape(layer, step, domain, side) if layer in needed else Surface.empty()
+        parts = {
+            layer: shape(layer, step, domain, side) if layer in needed else []
             for layer, side in zip(self._layers, sides, strict=True)
         }
-        self._widen(surfaces, comm)
+        self._widen(parts, comm)
         drawn: list[Drawn] = []
         frames = [(which, camera) for which in shown for camera in range(len(self._pictures[which].cameras))]
         for number, (which, camera) in enumerate(frames):
             root = number % comm.Get_size()
-            frame = self._frame(which, camera, (step, domain, surfaces), comm, root)
+            frame = self._frame(which, camera, (step, domain, parts), comm, root)
             if frame is not None:
                 drawn.append(Drawn(self._pictures[which], camera, step.number, frame))
         return drawn
 
     def warm_up(self) -> None:
         """Draws something that nobody sees: the first frame of a process opens what draws, and compiles its shaders."""
-        triangle = Surface(
-            np.eye(3, dtype="f4"), np.eye(3, dtype="f4"), np.zeros(3, "f4"), np.array([[0, 1, 2]])
-        )
         domain = Domain(np.zeros(3), np.ones(3))
         for which, picture in enumerate(self._pictures):
-            scene, spans = (
-                self._scene(which),
-                [(0.0, 1.0) if layer.color else None for layer in picture.layers],
-            )
-            scene.show([triangle for _ in picture.layers], spans, domain)
-            scene.outline(domain, 1.0)
-            view = self._view(picture, picture.cameras[0], domain, 0)
+            scene, view = self._scene(which), self._view(picture, picture.cameras[0], domain, 0)
+            spans = [(0.0, 1.0) if layer.color else None for layer in picture.layers]
+            scene.put([[_something(layer, domain)] for layer in picture.layers], spans)
             scene.look(view)
+            scene.show_opaque(domain, 1.0)
             colors, depths = self._draw(which)
-            words.write(finished(picture, view, colors, depths), picture, "0", [])
+            finished(picture, view, colors, depths)
+            for box in scene.boxes():
+                self._draw_box(which, box, domain)
+            words.write(np.zeros((8, 8, 3), "u1"), picture, "0", [])
 
     def _domain(self, step: Step, comm: Intracomm) -> Domain:
         """The box around all fields of all steps until now."""
@@ -146,16 +145,16 @@ class Drawing:
         comm.Allreduce(IN_PLACE, counts, SUM)
         return [1 if 2 * above >= all_ else -1 for above, all_ in counts]
 
-    def _widen(self, surfaces: dict[Layer, Surface], comm: Intracomm) -> None:
+    def _widen(self, parts: dict[Layer, list[Part]], comm: Intracomm) -> None:
         """The colours mean what was drawn at this and all earlier steps, by any worker: also by those that are gone."""
         for which, picture in enumerate(self._pictures):
             for layer in picture.layers:
-                values = surfaces[layer].values
-                values = values[np.isfinite(values)]
-                if values.size and layer.color is not None:
-                    number = self._scales.index(_scale_of(which, layer))
-                    found = -float(values.min()), float(values.max())
-                    self._ranges[number] = np.maximum(self._ranges[number], found)
+                for part in parts[layer] if layer.color is not None else ():
+                    values = part.shape.values[np.isfinite(part.shape.values)]
+                    if values.size:
+                        number = self._scales.index(_scale_of(which, layer))
+                        found = -float(values.min()), float(values.max())
+                        self._ranges[number] = np.maximum(self._ranges[number], found)
         comm.Allreduce(IN_PLACE, self._ranges, MAX)
 
     def _span(self, which: int, layer: Layer) -> tuple[float, float] | None:
@@ -173,23 +172,38 @@ class Drawing:
         self,
         which: int,
         camera: int,
-        given: tuple[Step, Domain, dict[Layer, Surface]],
+        given: tuple[Step, Domain, dict[Layer, list[Part]]],
         comm: Intracomm,
         root: int,
     ) -> Array | None:
         """One picture from one camera, whole at the root."""
-        picture, (step, domain, surfaces) = self._pictures[which], given
+        picture, (step, domain, parts) = self._pictures[which], given
         scene, spans = self._scene(which), [self._span(which, layer) for layer in picture.layers]
-        scene.show([surfaces[layer] for layer in picture.layers], spans, domain)
-        is_first = comm.Get_rank() == 0
-        scene.outline(domain if picture.outline and is_first else None, max(1.0, picture.drawn_size[1] / 750))
+        scene.put([parts[layer] for layer in picture.layers], spans)
         view = self._view(picture, picture.cameras[camera], domain, step.number)
         scene.look(view)
+        is_first = comm.Get_rank() == 0
+        line = max(1.0, picture.drawn_size[1] / 750)
+        scene.show_opaque(domain, line if picture.outline and is_first else None)
         colors, depths = self._draw(which)
-        comm.Composite_nearest(colors, depths, root, with_depths=picture.darkening > 0)
+        through, sees_through = None, any(layer.is_seen_through for layer in picture.layers)
+        # What one sees through is hidden behind what others have drawn.
+        to = None if sees_through else root
+        comm.Composite_nearest(colors, depths, to, with_depths=sees_through or picture.darkening > 0)
+        if sees_through:
+            colors, depths = colors.copy(), depths.copy()
+            self._set_depths(depths)
+            through = put_together(
+                scene.boxes(),
+                view,
+                lambda box: self._draw_box(which, box, domain),
+                comm,
+                root,
+                picture.drawn_size,
+            )
         if comm.Get_rank() != root:
             return None
-        frame = finished(picture, view, colors, depths)
+        frame = finished(picture, view, colors, depths, through)
         caption = _caption(picture, step, comm.Get_size()) if picture.caption else ""
         legends = self._legends(which, step) if picture.legend else []
         words.write(frame, picture, caption, legends)
@@ -225,10 +239,28 @@ class Drawing:
             scene.renderer.SetDraw(number == which)
         return self._window.draw(self._pictures[which].drawn_size)
 
+    def _set_depths(self, depths: Array) -> None:
+        assert self._window is not None
+        self._window.set_depths(depths)
+
+    def _draw_box(self, which: int, box: Box, domain: Domain) -> Array:
+        assert self._window is not None
+        self._scenes[which].show_box(box, domain)
+        return self._window.draw_over(self._pictures[which].drawn_size)
+
 
 def _scale_of(which: int, layer: Layer) -> tuple[Any, ...]:
     """By which values become colours, in this picture."""
     return which, layer.color, layer.colors, layer.range
+
+
+def _something(layer: Layer, domain: Domain) -> Part:
+    """Something of a layer that can be drawn."""
+    low, high = domain.scene_box
+    if isinstance(layer, Volume):
+        return Part(low, high, Solid(np.zeros((2, 2, 2), "f4"), low, high - low))
+    corners = np.eye(3, dtype="f4") / 4
+    return Part(low, high, Surface(corners, corners, np.zeros(3, "f4"), np.array([[0, 1, 2]])))
 
 
 def _caption(picture: Picture, step: Step, workers: int) -> str:

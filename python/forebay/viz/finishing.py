@@ -21,16 +21,25 @@ _DIRECTIONS = 6
 _DISTANCES = (0.35, 0.7, 1.0)
 
 
-def finished(picture: Picture, view: View, drawn: Array, depths: Array) -> Array:
-    """The picture (height, width, 3) in 8 bits, from the highest row on, of what was drawn (from the lowest row on)."""
-    pixels = _averaged(drawn, picture.samples)
+def finished(
+    picture: Picture, view: View, drawn: Array, depths: Array, through: Array | None = None
+) -> Array:
+    """The picture (height, width, 3) in 8 bits, from the highest row on, of what was drawn (from the lowest row on).
+
+    `through` is what one sees through, before all that.
+    """
+    pixels = _averaged(drawn, picture.samples_drawn)
     alpha = pixels[..., 3:].astype("u2")
     seen = pixels[..., :3].astype("u2")
     if picture.darkening > 0:
-        light = openness(_farthest(depths, picture.samples), view, picture.darkening)
+        light = openness(_farthest(depths, picture.samples_drawn), view, picture.darkening)
         seen = (seen * (256 * light[..., None]).astype("u2")) >> 8
     behind = _background(picture)[:, None, :] * (255 - alpha)
-    return np.asarray((255 * seen + behind + 127) // 255, "u1")[::-1]
+    whole = (255 * seen + behind + 127) // 255
+    if through is not None:
+        front = _averaged(through, picture.samples_drawn).astype("u2")
+        whole = np.minimum(front[..., :3] + (whole * (255 - front[..., 3:]) + 127) // 255, 255)
+    return np.asarray(whole, "u1")[::-1]
 
 
 def _background(picture: Picture) -> Array:

@@ -57,6 +57,8 @@ class Layer:
         The colour where no field colours it; what is NaN is gray.
     clip
         Planes that cut parts of it away.
+    opacity
+        Below 1 one sees through it to what is behind.
     label
         What the legend says of the colours; by default the field's name and its units.
     """
@@ -66,12 +68,17 @@ class Layer:
     range: tuple[float, float] | None = None
     tint: str = "#63b2d2"
     clip: Sequence[Plane] = ()
+    opacity: float = 1.0
     label: str | None = None
 
     def __post_init__(self) -> None:
         _freeze(self, "clip", "colors", "range")
         _colors.table(self.colors)
         _colors.rgb(self.tint)
+        if not 0 < self.opacity <= 1:
+            raise Invalid(
+                f"{type(self).__name__.lower()}: opacity is {self.opacity}: give more than 0, at most 1"
+            )
         if self.range is not None and not (
             len([*self.range]) == 2 and all(map(math.isfinite, self.range)) and self.range[0] <= self.range[1]
         ):
@@ -86,6 +93,11 @@ class Layer:
     def needs(self) -> tuple[str, ...]:
         """The fields that it is drawn of."""
         raise NotImplementedError
+
+    @property
+    def is_seen_through(self) -> bool:
+        """Whether one sees what is behind it."""
+        return self.opacity < 1
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -185,3 +197,37 @@ class Threshold(Layer):
     def needs(self) -> tuple[str, ...]:
         """The field."""
         return (self.field,)
+
+
+@dataclass(frozen=True)
+class Volume(Layer):
+    """A field of three dimensions as a cloud: how dense it is where depends on the value there.
+
+    `density` is how much of the light a hundredth of the domain's diagonal takes, at values at equal distances from the lowest to the
+    highest of `range`, each from 0 to 1. What is no number is as the lowest value.
+    """
+
+    field: str
+    density: Sequence[float] = (0.0, 0.02, 0.2)
+    light: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _freeze(self, "density")
+        if len(self.density) < 2 or not all(0 <= density <= 1 for density in self.density):
+            raise Invalid(
+                f"volume of {self.field}: density is {list(self.density)}: give two or more numbers from 0 to 1"
+            )
+        if self.color not in (None, self.field):
+            raise Invalid(f"volume of {self.field}: its own values colour it, not '{self.color}'")
+        object.__setattr__(self, "color", self.field)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)
+
+    @property
+    def is_seen_through(self) -> bool:
+        """Always."""
+        return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from forebay._errors import Invalid, OverBudget
 from forebay.viz import colors
 from forebay.viz.camera import Camera
-from forebay.viz.layers import Layer
+from forebay.viz.layers import Layer, Volume
 
 # What a picture may take of each worker's memory, in bytes, and how much that is for each of its points.
 _MEMORY = 2 << 30
@@ -37,7 +37,8 @@ class Picture:
     size
         Width and height in pixels.
     samples
-        How often each pixel is looked at, in each direction: 2 makes edges smooth, and four times the work; 1 does not.
+        How often each pixel is looked at, in each direction: 2 makes edges smooth, and four times the work; 1 does not. By default 2,
+        but 1 where there is a volume, which has no edges and takes long.
     shade
         How much hollows are darkened, from 0 (not at all) to 1: it gives depth to what is shown. By default 0.7, but less where layers
         take little light, and 0 where none takes any, so that colours can be read.
@@ -58,7 +59,7 @@ class Picture:
     every: int = 1
     camera: Camera | Sequence[Camera] = field(default_factory=Camera)
     size: tuple[int, int] = (1200, 900)
-    samples: int = 2
+    samples: int | None = None
     shade: float | None = None
     title: str = ""
     caption: bool = True
@@ -73,7 +74,7 @@ class Picture:
             raise Invalid(f"picture: '{self.name}' is no name: letters, digits, '_', '-' and '.'")
         if [side for side in self.size if int(side) == side > 0] != list(self.size) or len([*self.size]) != 2:
             raise Invalid(f"picture {self.name}: size is {self.size}: give width and height in pixels")
-        if self.samples not in (1, 2, 3, 4):
+        if self.samples not in (None, 1, 2, 3, 4):
             raise Invalid(f"picture {self.name}: samples is {self.samples}, not 1 to 4")
         if self.shade is not None and not 0 <= self.shade <= 1:
             raise Invalid(f"picture {self.name}: shade is {self.shade}, not 0 to 1")
@@ -86,7 +87,7 @@ class Picture:
         width, height = self.drawn_size
         if max(width, height) > _SIDE:
             raise Invalid(
-                f"picture {self.name}: {width} x {height} pixels are drawn ({self.samples} samples in each direction):"
+                f"picture {self.name}: {width} x {height} pixels are drawn ({self.samples_drawn} samples in each direction):"
                 f" a side has {_SIDE} at most"
             )
         if (needed := width * height * _EACH) > self.memory:
@@ -103,7 +104,12 @@ class Picture:
     @property
     def drawn_size(self) -> tuple[int, int]:
         """Width and height as it is drawn, before samples become pixels."""
-        return self.size[0] * self.samples, self.size[1] * self.samples
+        return self.size[0] * self.samples_drawn, self.size[1] * self.samples_drawn
+
+    @property
+    def samples_drawn(self) -> int:
+        """How often each pixel is looked at, in each direction."""
+        return self.samples or (1 if any(isinstance(layer, Volume) for layer in self.layers) else 2)
 
     @property
     def darkening(self) -> float:

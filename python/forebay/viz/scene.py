@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker draws of a picture: its triangles, lights, and the edges of the domain."""
+"""What a worker draws of a picture: its layers, lights, and the edges of the domain."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from vtkmodules.util.numpy_support import numpy_to_vtk, numpy_to_vtkIdTypeArray
-from vtkmodules.vtkCommonCore import vtkLookupTable, vtkPoints
-from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPlane, vtkPolyData
+from vtkmodules.util.numpy_support import numpy_to_vtk
+from vtkmodules.vtkCommonCore import vtkPoints
+from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPolyData
 from vtkmodules.vtkRenderingCore import vtkActor, vtkLight, vtkPolyDataMapper, vtkRenderer
 
 from forebay.viz import colors
 from forebay.viz.camera import View, corners_of
 from forebay.viz.domain import Domain
-from forebay.viz.layers import Layer
+from forebay.viz.layers import Layer, Volume
+from forebay.viz.parts import Part, Solid, joined
+from forebay.viz.props import DISABLE_SHIFT_SCALE, Span, SurfaceProp, VolumeProp
 from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
+Box = tuple[tuple[float, float, float], tuple[float, float, float]]
+"""The lowest and the highest corner, in the scene."""
 
 _LIGHTS = (  # where, seen by the camera; colour; strength
     ((-0.6, 1.0, 0.9), "#fff4e3", 0.75),
@@ -28,24 +31,32 @@ _LIGHTS = (  # where, seen by the camera; colour; strength
     ((-0.4, -0.4, 1.0), "#ffffff", 0.35),
     ((0.3, 0.5, -1.0), "#ffffff", 0.3),
 )
-# vtkOpenGLVertexBufferObject::DISABLE_SHIFT_SCALE, which Python does not have.
-_DISABLE_SHIFT_SCALE = 0
-_MISSING = (0.55, 0.55, 0.55)
-# What lies on a plane that cuts is not cut away by it: so far is the plane moved, in a domain that is 1 long.
-_NUDGE = 1e-5
 _EDGES = ((0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7))
+# How much larger than the domain its edges are drawn: they stand before what fills it.
+_OUTSIDE = 1.002
+# How many surfaces behind each other are seen through each other within one block.
+_PEELS = 64
 
 
 class Scene:
-    """The layers of a picture, set up once; each step puts its triangles in."""
+    """The layers of a picture, set up once; each step puts in what is to be drawn."""
 
     def __init__(self, layers: Sequence[Layer], lines: colors.Rgb) -> None:
         self.renderer = vtkRenderer()
         self.renderer.SetBackground(0, 0, 0)
         self.renderer.SetBackgroundAlpha(0)
-        self._layers = [_Drawn(layer) for layer in layers]
-        for drawn in self._layers:
-            self.renderer.AddActor(drawn.actor)
+        self.renderer.SetUseDepthPeeling(any(layer.is_seen_through for layer in layers))
+        self.renderer.SetUseDepthPeelingForVolumes(any(isinstance(layer, Volume) for layer in layers))
+        self.renderer.SetMaximumNumberOfPeels(_PEELS)
+        self.renderer.SetOcclusionRatio(0)
+        self._layers = layers
+        self._props = [
+            VolumeProp(layer) if isinstance(layer, Volume) else SurfaceProp(layer) for layer in layers
+        ]
+        for prop in self._props:
+            self.renderer.AddViewProp(prop.prop)
+        self._parts: list[list[Part]] = [[] for _ in layers]
+        self._spans: list[Span] = [None for _ in layers]
         # The last one: where it lies on a surface it is seen, whoever has that.
         self._outline = _outline(lines)
         self.renderer.AddActor(self._outline)
@@ -59,22 +70,45 @@ class Scene:
             light.SetIntensity(strength)
             self.renderer.AddLight(light)
 
-    def show(
-        self, surfaces: Sequence[Surface], ranges: Sequence[tuple[float, float] | None], domain: Domain
-    ) -> None:
-        """Puts in what is to be drawn of each layer, in the colours of these values."""
-        for drawn, surface, span in zip(self._layers, surfaces, ranges, strict=True):
-            drawn.show(surface, span, domain)
+    def put(self, parts: Sequence[list[Part]], spans: Sequence[Span]) -> None:
+        """What there is of each layer at a step, in the colours of these values."""
+        self._parts, self._spans = list(parts), list(spans)
 
-    def outline(self, domain: Domain | None, width: float) -> None:
-        """Shows the edges of the domain, or none."""
-        self._outline.SetVisibility(domain is not None)
-        if domain is not None:
+    def show_opaque(self, domain: Domain, outline: float | None) -> None:
+        """Shows what hides what is behind it, and the edges of the domain in lines of this width."""
+        self.renderer.PreserveDepthBufferOff()
+        for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
+            if isinstance(prop, VolumeProp):
+                prop.show(None, span, domain)
+            else:
+                prop.show(Surface.empty() if layer.is_seen_through else joined(parts), span, domain)
+        self._outline.SetVisibility(outline is not None)
+        if outline is not None:
             points = vtkPoints()
-            points.SetData(numpy_to_vtk(corners_of(*domain.scene_box).astype("f4"), deep=True))
+            corners = corners_of(*domain.scene_box) * _OUTSIDE
+            points.SetData(numpy_to_vtk(corners.astype("f4"), deep=True))
             self._outline.GetMapper().GetInput().SetPoints(points)
             self._outline.GetMapper().GetInput().Modified()
-            self._outline.GetProperty().SetLineWidth(width)
+            self._outline.GetProperty().SetLineWidth(outline)
+
+    def boxes(self) -> list[Box]:
+        """The boxes in which this worker has something that is seen through."""
+        shown = zip(self._layers, self._parts, strict=True)
+        return list(
+            dict.fromkeys(_box(part) for layer, parts in shown if layer.is_seen_through for part in parts)
+        )
+
+    def show_box(self, box: Box, domain: Domain) -> None:
+        """Shows what one sees through in this box, and nothing else, before the depths that the window has."""
+        self.renderer.PreserveDepthBufferOn()
+        self._outline.SetVisibility(False)
+        for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
+            here = [part for part in parts if layer.is_seen_through and _box(part) == box]
+            if isinstance(prop, VolumeProp):
+                solids = [part.shape for part in here if isinstance(part.shape, Solid)]
+                prop.show(solids[0] if solids else None, span, domain)
+            else:
+                prop.show(joined(here), span, domain)
 
     def look(self, view: View) -> None:
         """From here."""
@@ -91,61 +125,8 @@ class Scene:
         camera.SetClippingRange(view.near, view.far)
 
 
-class _Drawn:
-    """One layer."""
-
-    def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._mapper = vtkPolyDataMapper()
-        # Each block's points would be moved by another amount, and neighbours would no longer meet.
-        self._mapper.SetVBOShiftScaleMethod(_DISABLE_SHIFT_SCALE)
-        self._mapper.InterpolateScalarsBeforeMappingOn()
-        self._mapper.SetScalarModeToUsePointData()
-        self._mapper.SetColorModeToMapScalars()
-        self._table = vtkLookupTable()
-        self._table.SetNumberOfTableValues(256)
-        for i, color in enumerate(colors.table(layer.colors)):
-            self._table.SetTableValue(i, *color, 1)
-        self._table.SetNanColor(*_MISSING, 1)
-        self._mapper.SetLookupTable(self._table)
-        self._mapper.UseLookupTableScalarRangeOff()
-        self.actor = vtkActor()
-        self.actor.SetMapper(self._mapper)
-        surface = self.actor.GetProperty()
-        surface.SetColor(colors.rgb(layer.tint))
-        surface.SetAmbient(1 - 0.85 * layer.light)
-        surface.SetDiffuse(0.9 * layer.light)
-        surface.SetSpecular(0.25 * layer.light)
-        surface.SetSpecularPower(35)
-        surface.SetLighting(layer.light > 0)
-
-    def show(self, surface: Surface, span: tuple[float, float] | None, domain: Domain) -> None:
-        self.actor.SetVisibility(len(surface.triangles) > 0)
-        if not len(surface.triangles):
-            self._mapper.SetInputData(vtkPolyData())
-            return
-        data, points, cells = vtkPolyData(), vtkPoints(), vtkCellArray()
-        points.SetData(numpy_to_vtk(np.ascontiguousarray(surface.points, "f4"), deep=True))
-        data.SetPoints(points)
-        cells.SetData(
-            3, numpy_to_vtkIdTypeArray(np.ascontiguousarray(surface.triangles).reshape(-1), deep=True)
-        )
-        data.SetPolys(cells)
-        data.GetPointData().SetNormals(numpy_to_vtk(np.ascontiguousarray(surface.normals, "f4"), deep=True))
-        self._mapper.SetScalarVisibility(span is not None)
-        if span is not None:
-            data.GetPointData().SetScalars(
-                numpy_to_vtk(np.ascontiguousarray(surface.values, "f4"), deep=True)
-            )
-            self._mapper.SetScalarRange(*span)
-        self._mapper.SetInputData(data)
-        self._mapper.RemoveAllClippingPlanes()
-        for plane in self._layer.clip:
-            normal = np.asarray(plane.normal, "f8") / np.linalg.norm(plane.normal)
-            cutting = vtkPlane()
-            cutting.SetNormal(normal)
-            cutting.SetOrigin(domain.to_scene(plane.point) - _NUDGE * normal)
-            self._mapper.AddClippingPlane(cutting)
+def _box(part: Part) -> Box:
+    return tuple(map(float, part.low)), tuple(map(float, part.high))  # type: ignore[return-value]
 
 
 def _outline(color: colors.Rgb) -> vtkActor:
@@ -154,7 +135,7 @@ def _outline(color: colors.Rgb) -> vtkActor:
         lines.InsertNextCell(2, edge)
     data.SetLines(lines)
     mapper = vtkPolyDataMapper()
-    mapper.SetVBOShiftScaleMethod(_DISABLE_SHIFT_SCALE)
+    mapper.SetVBOShiftScaleMethod(DISABLE_SHIFT_SCALE)
     mapper.SetInputData(data)
     actor = vtkActor()
     actor.SetMapper(mapper)

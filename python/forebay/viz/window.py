@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import vtkmodules.vtkRenderingOpenGL2  # noqa: F401 - VTK finds its implementations by such imports
 from numpy.typing import NDArray
-from vtkmodules.util.numpy_support import vtk_to_numpy
+from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
 from vtkmodules.vtkCommonCore import vtkFloatArray, vtkObject, vtkUnsignedCharArray
 from vtkmodules.vtkRenderingCore import vtkRenderer, vtkRenderWindow
 
@@ -70,3 +70,15 @@ class Window:
         if not np.isfinite(depths[0, 0]):
             raise Unsupported("VTK gave no depths of what it has drawn")
         return colors, depths
+
+    def set_depths(self, depths: Array) -> None:
+        """What is drawn next is hidden behind these, if its renderer preserves them."""
+        height, width = depths.shape
+        self._window.SetZbufferData(0, 0, width - 1, height - 1, numpy_to_vtk(depths.reshape(-1)))
+
+    def draw_over(self, size: tuple[int, int]) -> Array:
+        """Colours, multiplied with alpha, of what is before the depths that were set. They are the caller's."""
+        width, height = size
+        self._window.Render()
+        self._window.GetRGBACharPixelData(0, 0, width - 1, height - 1, 0, self._colors)
+        return np.array(vtk_to_numpy(self._colors).reshape(height, width, 4))

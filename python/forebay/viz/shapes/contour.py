@@ -16,12 +16,13 @@ from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
 from forebay.viz.layers import Contour
+from forebay.viz.parts import Part
 from forebay.viz.surface import Surface, unit
 
 Array = NDArray[Any]
 
 
-def contour(layer: Contour, step: Step, domain: Domain, side: int) -> Surface:
+def contour(layer: Contour, step: Step, domain: Domain, side: int) -> list[Part]:
     """The surfaces within this worker's blocks, each from its first element to the first of its neighbour.
 
     Flying edges (Schroeder, Maynard and Geveci, 2015). A normal is the slope of the field, by central differences, which need one
@@ -31,7 +32,7 @@ def contour(layer: Contour, step: Step, domain: Domain, side: int) -> Surface:
     if len(field.shape or ()) != 3:
         raise Invalid(f"field '{layer.field}' has {field.ndim} dimensions: a contour needs 3")
     found = pieces(step, layer.fields, domain, below=1, above=2)
-    return Surface.join([_within(piece, layer, side) for piece in found])
+    return [Part.of(piece, _within(piece, layer, side)) for piece in found]
 
 
 def side_of(layer: Contour, step: Step) -> Array:

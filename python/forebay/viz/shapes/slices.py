@@ -16,12 +16,13 @@ from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
 from forebay.viz.layers import Plane, Slice
+from forebay.viz.parts import Part
 from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
 
 
-def slices(layer: Slice, step: Step, domain: Domain, _side: int) -> Surface:
+def slices(layer: Slice, step: Step, domain: Domain, _side: int) -> list[Part]:
     """The plane within this worker's blocks: across an axis linear between two layers of elements, else by a cutter."""
     field = step.field(layer.field)
     dimensions = len(field.shape or ())
@@ -30,12 +31,13 @@ def slices(layer: Slice, step: Step, domain: Domain, _side: int) -> Surface:
     assert layer.color is not None
     parts = []
     for piece in pieces(step, layer.fields, domain, below=0, above=1):
+        values = piece.values[layer.color]
         if layer.plane is not None and dimensions == 3:
-            parts.append(_across(piece, piece.values[layer.color], layer.plane, domain))
+            parts.append(Part.of(piece, across(piece, values, layer.plane, domain)))
             continue
         axis = "xyz".index(layer.axis) if dimensions == 3 else 2
-        parts.append(across_axis(piece, piece.values[layer.color], axis, _place(layer.at, axis, domain)))
-    return Surface.join(parts)
+        parts.append(Part.of(piece, across_axis(piece, values, axis, _place(layer.at, axis, domain))))
+    return parts
 
 
 def _place(at: float | None, axis: int, domain: Domain) -> float:
@@ -87,7 +89,8 @@ def _sheet(piece: Piece, plane: Array, axis: int, at: float, normal: int) -> Sur
     return sheet.oriented()
 
 
-def _across(piece: Piece, values: Array, plane: Plane, domain: Domain) -> Surface:
+def across(piece: Piece, values: Array, plane: Plane, domain: Domain) -> Surface:
+    """The part of a plane that lies in a block."""
     own = values[piece.box(above=1)]
     if min(own.shape) < 2:
         return Surface.empty()

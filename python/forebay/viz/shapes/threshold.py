@@ -13,19 +13,20 @@ from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
 from forebay.viz.layers import Threshold
+from forebay.viz.parts import Part
 from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
 
 
-def threshold(layer: Threshold, step: Step, domain: Domain, _side: int) -> Surface:
+def threshold(layer: Threshold, step: Step, domain: Domain, _side: int) -> list[Part]:
     """Boxes around the elements of this worker's blocks that are within, without the faces between two of them."""
     if len(step.field(layer.field).shape or ()) != 3:
         raise Invalid(
             f"field '{layer.field}' has {step.field(layer.field).ndim} dimensions: a threshold needs 3"
         )
     found = pieces(step, layer.fields, domain, below=1, above=1)
-    return Surface.join([_within(piece, layer) for piece in found])
+    return [Part.of(piece, _within(piece, layer)) for piece in found]
 
 
 def _within(piece: Piece, layer: Threshold) -> Surface:
