@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.pictures import draw_here, draw_steps, gyroid
+from support.pictures import draw_flow, draw_here, draw_steps, flow, gyroid
 
 import forebay
 from forebay import viz
@@ -69,6 +69,24 @@ def test_many_workers_draw_what_one_does(alone: dict[str, np.ndarray], own_place
         tolerance = 2 if name.startswith(("cloud", "glass")) else 0
         far = np.abs(picture.astype("i2") - alone[name]).max(axis=2) > tolerance
         assert not far.any(), f"{name}: {far.sum()} pixels, {np.argwhere(far)[:5].tolist()}"
+
+
+FLOW = """
+viz.Picture(name="arrows", layers=[viz.Arrows(("u", "v", "w"), every=5)], **small),
+viz.Picture(name="stream", layers=[viz.Streamlines(("u", "v", "w"), color="u", seeds=(4, 3, 4))], **small),
+viz.Picture(name="stars", layers=[viz.Spheres("stars", 0.2, color="mass")], camera=viz.Camera(eye=(0, 0, 0), look_at=(1, 0, 0), angle=90),
+            **small),
+viz.Picture(name="mesh", layers=[viz.Mesh("mesh/x", "cells/corners", color="mesh/heat")], **small),
+"""
+
+
+def test_many_workers_draw_flows_stars_and_meshes(own_place: Path) -> None:
+    one, many = (draw_flow(own_place / str(servers), servers, FLOW, seed=servers) for servers in (1, 3))
+    assert list(one) == list(many) == [f"{name}-000000.png" for name in ("arrows", "mesh", "stars", "stream")]
+    for name, picture in one.items():
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 200, f"{name} shows something"
+        different = (picture != many[name]).any(axis=2)
+        assert not different.any(), f"{name}: {different.sum()} pixels, {np.argwhere(different)[:5].tolist()}"
 
 
 # ---- what one process draws -------------------------------------------------------------------------------
@@ -192,6 +210,16 @@ def test_more_workers_than_pixels_and_other_sizes(one: forebay.LocalGroup) -> No
     assert [drawn.pixels.shape for drawn in found] == [(height, width, 3) for width, height in sizes]
 
 
+def test_a_flow_that_stands_still_or_is_no_number(one: forebay.LocalGroup) -> None:
+    vector = ("u", "v", "w")
+    pictures = [picture(viz.Arrows(vector)), picture(viz.Streamlines(vector), name="lines")]
+    still = {name: np.zeros_like(part) for name, part in flow().items()}
+    broken = flow()
+    broken["u"][10:20] = np.nan
+    found = draw_here(one, pictures, [still, broken])
+    assert [is_background(drawn) for drawn in found] == [True, True, False, False]
+
+
 def test_colours_mean_the_same_at_all_steps(one: forebay.LocalGroup) -> None:
     """The widest range until now counts; a given one always does."""
     ramp = np.linspace(0, 1, 16 * 16).reshape(16, 16)
@@ -224,7 +252,17 @@ def test_a_picture_is_drawn_at_its_own_steps(one: forebay.LocalGroup) -> None:
 
 def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:
     layer = viz.Slice("U")
+    vector = ("u", "v", "w")
     bad: list[tuple[str, type[Exception], Any]] = [
+        ("its three components", forebay.Invalid, lambda: viz.Arrows(("u", "v"))),  # type: ignore[arg-type]
+        ("give 1 or more", forebay.Invalid, lambda: viz.Arrows(vector, every=0)),
+        ("along x, y and z", forebay.Invalid, lambda: viz.Streamlines(vector, seeds=(1, 2, 0))),
+        ("both are more than 0", forebay.Invalid, lambda: viz.Streamlines(vector, length=0)),
+        ("does not see through", forebay.Invalid, lambda: viz.Streamlines(vector, opacity=0.5)),
+        ("radius is 0", forebay.Invalid, lambda: viz.Spheres("stars", 0)),
+        ("opacity is 0", forebay.Invalid, lambda: viz.Slice("U", opacity=0)),
+        ("two or more numbers from 0 to 1", forebay.Invalid, lambda: viz.Volume("U", density=[2, 3])),
+        ("its own values colour it", forebay.Invalid, lambda: viz.Volume("U", color="V")),
         ("there is no colour map 'jet': there are", forebay.Invalid, lambda: viz.Slice("U", colors="jet")),
         ("no colour: give it as", forebay.Invalid, lambda: viz.Contour("U", [1], tint="red")),
         ("two or more colours", forebay.Invalid, lambda: viz.Contour("U", [1], colors=["#ffffff"])),

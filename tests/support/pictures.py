@@ -123,6 +123,51 @@ def draw_steps(
     return drawn(place / "out")
 
 
+def flow(shape: Sequence[int] = SHAPE) -> dict[str, Array]:
+    """The components of a vector field that turns."""
+    z, y, x = np.meshgrid(*[np.linspace(-3, 3, n) for n in shape], indexing="ij")
+    parts = np.sin(z) + 0.6 * np.cos(y), 0.8 * np.sin(x) + np.cos(z), 0.6 * np.sin(y) + 0.8 * np.cos(x)
+    return dict(zip(("u", "v", "w"), (part.astype("f4") for part in parts), strict=True))
+
+
+def tetrahedra(count: int, begin: float) -> tuple[Array, Array]:
+    """Points and cells of a beam, which begins there and is 1 long."""
+    axes = np.linspace(begin, begin + 1, count), np.linspace(0, 1, 4), np.linspace(0, 1, 4)
+    points = np.stack([axis.reshape(-1) for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+    number = np.arange(count * 16).reshape(count, 4, 4)
+    corner = [
+        number[a : count - 1 + a, b : 3 + b, c : 3 + c].reshape(-1)
+        for a in (0, 1)
+        for b in (0, 1)
+        for c in (0, 1)
+    ]
+    paths = ((0, 1, 3, 7), (0, 1, 5, 7), (0, 2, 3, 7), (0, 2, 6, 7), (0, 4, 5, 7), (0, 4, 6, 7))
+    return points, np.concatenate([np.stack([corner[i] for i in path], axis=1) for path in paths])
+
+
+def draw_flow(place: Path, servers: int, pictures: str, *, seed: int = 0) -> dict[str, Array]:
+    """The pictures of a step of a flow, stars and a mesh, whose blocks lie on so many servers."""
+    random = np.random.default_rng(5)
+    with drawing_group(place, servers, pictures) as group, producer(group, placement=placed(seed)) as sim:
+        for name in "uvw":
+            sim.array(name, dtype="f4", shape=SHAPE)
+        sim.particles("stars", {"x": ("f8", 3), "mass": "f4"})
+        sim.particles("mesh", {"x": ("f8", 3), "heat": "f4"})
+        sim.particles("cells", {"corners": ("i8", 4)})
+        with sim.step(0) as step:
+            put_blocks(step, flow(), 1)
+            for number in range(6):
+                stars = random.normal(0, 1, (50 * number, 3))
+                step.put("stars/x", stars, number=number, ghost_high=(number, 0))
+                step.put("stars/mass", stars[:, 0].astype("f4"), number=number, ghost_high=number)
+                points, cells = tetrahedra(3 + number, float(number))
+                step.put("mesh/x", points, number=number)
+                step.put("mesh/heat", points.sum(axis=1).astype("f4"), number=number)
+                step.put("cells/corners", cells, number=number)
+        executed(group, 1)
+    return drawn(place / "out")
+
+
 def draw_here(
     group: forebay.LocalGroup,
     pictures: Sequence[viz.Picture],

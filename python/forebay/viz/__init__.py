@@ -8,21 +8,37 @@ except ImportError as error:
 
 from forebay.viz.camera import Camera, orbit
 from forebay.viz.drawing import Drawing, Drawn
-from forebay.viz.layers import Clip, Contour, Layer, Plane, Slice, Threshold, Volume
+from forebay.viz.layers import (
+    Arrows,
+    Clip,
+    Contour,
+    Layer,
+    Mesh,
+    Plane,
+    Slice,
+    Spheres,
+    Streamlines,
+    Threshold,
+    Volume,
+)
 from forebay.viz.picture import Picture
 from forebay.viz.pictures import Pictures
 
 __all__ = [
+    "Arrows",
     "Camera",
     "Clip",
     "Contour",
     "Drawing",
     "Drawn",
     "Layer",
+    "Mesh",
     "Picture",
     "Pictures",
     "Plane",
     "Slice",
+    "Spheres",
+    "Streamlines",
     "Threshold",
     "Volume",
     "orbit",

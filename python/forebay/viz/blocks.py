@@ -65,6 +65,17 @@ def pieces(step: Step, names: Sequence[str], domain: Domain, *, below: int, abov
     return sorted(found, key=lambda piece: (piece.grid.shape, piece.begin))
 
 
+def block_of(step: Step, name: str, beside: Block) -> Block:
+    """The block of another field of the same rank and number, wherever it lies. `NotCovered` if it was not put."""
+    for blocks in (step.blocks(name), step.field(name).blocks(all_servers=True)):
+        for block in blocks:
+            if (block.rank, block.number) == (beside.rank, beside.number):
+                return block
+    raise NotCovered(
+        f"field '{name}' at step {step.number}: block {beside.number} of rank {beside.rank} was not put"
+    )
+
+
 def _check(main: Field, fields: Sequence[Field]) -> None:
     for field in fields:
         if field.shape is None:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from forebay._mpi.communicator import Intracomm
 from forebay._mpi.constants import IN_PLACE
-from forebay._mpi.operations import MAX, SUM
+from forebay._mpi.operations import MAX
 from forebay._step import Step
 from forebay.viz import words
 from forebay.viz.camera import View, corners_of, view_of
-from forebay.viz.domain import Domain, box_of
+from forebay.viz.domain import Domain
+from forebay.viz.facts import agree
 from forebay.viz.finishing import finished
-from forebay.viz.layers import Contour, Layer, Volume
-from forebay.viz.parts import Part, Solid
+from forebay.viz.layers import Layer, Spheres, Volume
+from forebay.viz.parts import Balls, Part, Solid
 from forebay.viz.picture import Picture
 from forebay.viz.scene import Box, Scene
 from forebay.viz.seen_through import put_together
-from forebay.viz.shapes import shape
-from forebay.viz.shapes.contour import side_of
+from forebay.viz.shapes import boxes, can_be_drawn, shape
 from forebay.viz.surface import Surface
 from forebay.viz.window import Window
 
@@ -71,12 +71,13 @@ class Drawing:
                 _scale_of(which, layer)
                 for which, picture in enumerate(pictures)
                 for layer in picture.layers
-                if layer.color is not None
+                if layer.is_colored
             )
         )
         self._ranges = np.full((len(self._scales), 2), -np.inf)
         """Of each the lowest value, negative, and the highest."""
         self._box = np.full(6, -np.inf)
+        self._longest = np.zeros(len(self._layers))
         self._window: Window | None = None
         self._scenes: list[Scene] = []
 
@@ -88,11 +89,11 @@ class Drawing:
         """
         shown = [which for which, picture in enumerate(self._pictures) if step.number % picture.every == 0]
         domain = self._domain(step, comm)
-        sides = self._sides(step, comm)
+        facts = agree(self._layers, step, comm, self._longest)
         needed = {layer for which in shown for layer in self._pictures[which].layers}
         parts = {
-            layer: shape(layer, step, domain, side) if layer in needed else []
-            for layer, side in zip(self._layers, sides, strict=True)
+            layer: shape(layer, step, domain, known) if layer in needed else []
+            for layer, known in zip(self._layers, facts, strict=True)
         }
         self._widen(parts, comm)
         drawn: list[Drawn] = []
@@ -109,7 +110,7 @@ class Drawing:
         domain = Domain(np.zeros(3), np.ones(3))
         for which, picture in enumerate(self._pictures):
             scene, view = self._scene(which), self._view(picture, picture.cameras[0], domain, 0)
-            spans = [(0.0, 1.0) if layer.color else None for layer in picture.layers]
+            spans = [(0.0, 1.0) if layer.is_colored else None for layer in picture.layers]
             scene.put([[_something(layer, domain)] for layer in picture.layers], spans)
             scene.look(view)
             scene.show_opaque(domain, 1.0)
@@ -122,10 +123,8 @@ class Drawing:
     def _domain(self, step: Step, comm: Intracomm) -> Domain:
         """The box around all fields of all steps until now."""
         box = self._box
-        for name in {name for layer in self._layers for name in layer.needs} & set(step.fields):
-            field = step.field(name)
-            if field.shape is not None:
-                low, high = box_of(field)
+        for layer in self._layers:
+            for low, high in boxes(layer, step) if can_be_drawn(layer, step) else ():
                 box = np.maximum(box, np.concatenate([-low, high]))
         box = box.copy()
         comm.Allreduce(IN_PLACE, box, MAX)
@@ -137,19 +136,11 @@ class Drawing:
             return Domain(low - 0.5, high + 0.5)  # of one element
         return Domain(low, high)
 
-    def _sides(self, step: Step, comm: Intracomm) -> list[int]:
-        """Of each contour on which side of its first value most of the domain lies: 1 above, -1 below."""
-        counts = np.array(
-            [side_of(layer, step) if isinstance(layer, Contour) else (0, 0) for layer in self._layers], "i8"
-        ).reshape(-1, 2)
-        comm.Allreduce(IN_PLACE, counts, SUM)
-        return [1 if 2 * above >= all_ else -1 for above, all_ in counts]
-
     def _widen(self, parts: dict[Layer, list[Part]], comm: Intracomm) -> None:
         """The colours mean what was drawn at this and all earlier steps, by any worker: also by those that are gone."""
         for which, picture in enumerate(self._pictures):
             for layer in picture.layers:
-                for part in parts[layer] if layer.color is not None else ():
+                for part in parts[layer] if layer.is_colored else ():
                     values = part.shape.values[np.isfinite(part.shape.values)]
                     if values.size:
                         number = self._scales.index(_scale_of(which, layer))
@@ -159,7 +150,7 @@ class Drawing:
 
     def _span(self, which: int, layer: Layer) -> tuple[float, float] | None:
         """The values at the two ends of a layer's colours."""
-        if layer.color is None:
+        if not layer.is_colored:
             return None
         low, high = self._ranges[self._scales.index(_scale_of(which, layer))] * (-1, 1)
         if layer.range is not None:
@@ -213,10 +204,11 @@ class Drawing:
         found: dict[Any, words.Legend] = {}
         for layer in self._pictures[which].layers:
             span = self._span(which, layer)
-            if span is None or layer.color not in step.fields:
+            if span is None or not can_be_drawn(layer, step):
                 continue
-            units = step.field(layer.color).units
-            label = layer.label or (f"{layer.color} ({units})" if units not in ("", "1") else layer.color)
+            units = step.field(layer.color or layer.needs[0]).units
+            name = layer.what_colors
+            label = layer.label or (f"{name} ({units})" if units not in ("", "1") else name)
             found.setdefault((label, str(layer.colors), span), words.Legend(label, layer.colors, span))
         return list(found.values())
 
@@ -251,7 +243,7 @@ class Drawing:
 
 def _scale_of(which: int, layer: Layer) -> tuple[Any, ...]:
     """By which values become colours, in this picture."""
-    return which, layer.color, layer.colors, layer.range
+    return which, layer.what_colors, layer.colors, layer.range
 
 
 def _something(layer: Layer, domain: Domain) -> Part:
@@ -259,6 +251,8 @@ def _something(layer: Layer, domain: Domain) -> Part:
     low, high = domain.scene_box
     if isinstance(layer, Volume):
         return Part(low, high, Solid(np.zeros((2, 2, 2), "f4"), low, high - low))
+    if isinstance(layer, Spheres):
+        return Part(low, high, Balls(np.zeros((1, 3), "f4"), 0.1, np.zeros(1, "f4")))
     corners = np.eye(3, dtype="f4") / 4
     return Part(low, high, Surface(corners, corners, np.zeros(3, "f4"), np.array([[0, 1, 2]])))
 

@@ -97,7 +97,7 @@ def openness(depths: Array, view: View, strength: float) -> Array:
             pair = _nearer(away, x, y) + _nearer(away, -x, -y)
             taken += np.maximum(pair, 0) / (1 + distance)
     share = taken / (_DIRECTIONS * sum(1 / (1 + distance) for distance in _DISTANCES))
-    light = np.exp(-2.5 * strength * np.maximum(share - 0.02, 0)).astype("f4")
+    light = (1 - strength + strength * np.exp(-3.0 * np.maximum(share - 0.02, 0))).astype("f4")
     return _smoothed(_spread(_smoothed(light), depths.shape))
 
 

@@ -95,6 +95,16 @@ class Layer:
         raise NotImplementedError
 
     @property
+    def is_colored(self) -> bool:
+        """Whether values colour it."""
+        return self.color is not None
+
+    @property
+    def what_colors(self) -> str:
+        """What these values are."""
+        return self.color or ""
+
+    @property
     def is_seen_through(self) -> bool:
         """Whether one sees what is behind it."""
         return self.opacity < 1
@@ -231,3 +241,128 @@ class Volume(Layer):
     def is_seen_through(self) -> bool:
         """Always."""
         return True
+
+
+@dataclass(frozen=True)
+class _Flow(Layer):
+    """What shows a vector field: three fields are its components along x, y and z. Coloured by its length unless `color` says else."""
+
+    vector: tuple[str, str, str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _freeze(self, "vector")
+        if len([*self.vector]) != 3 or not all(isinstance(name, str) for name in self.vector):
+            raise Invalid(
+                f"{type(self).__name__.lower()}: vector is {self.vector}: give the fields of its three components"
+            )
+        if self.opacity < 1:
+            raise Invalid(
+                f"{type(self).__name__.lower()}: one does not see through it: it has no order with others'"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The components."""
+        return self.vector
+
+    @property
+    def is_colored(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def what_colors(self) -> str:
+        """The field, or the length of the vector."""
+        return self.color or f"|{', '.join(self.vector)}|"
+
+
+@dataclass(frozen=True)
+class Arrows(_Flow):
+    """A vector field as arrows: one at each element whose indices are multiples of `every`.
+
+    The longest that there has been at any step is as long as `every` elements, times `length`.
+    """
+
+    every: int = 4
+    length: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if int(self.every) != self.every or self.every < 1 or not 0 < self.length < math.inf:
+            raise Invalid(
+                f"arrows: every is {self.every}, length {self.length}: give 1 or more, and more than 0"
+            )
+
+
+@dataclass(frozen=True)
+class Streamlines(_Flow):
+    """Lines along which a vector field flows, as tubes.
+
+    `seeds` begin at equal distances along x, y and z, and go both ways; each is up to `length` long each way, and `width` thick: both in
+    a domain whose diagonal is 1 long.
+    """
+
+    seeds: tuple[int, int, int] = (6, 6, 6)
+    length: float = 0.5
+    width: float = 0.006
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _freeze(self, "seeds")
+        if len([*self.seeds]) != 3 or not all(int(count) == count > 0 for count in self.seeds):
+            raise Invalid(f"streamlines: seeds are {self.seeds}: give how many there are along x, y and z")
+        if not (0 < self.length < math.inf and 0 < self.width < 1):
+            raise Invalid(f"streamlines: length is {self.length}, width {self.width}: both are more than 0")
+
+
+@dataclass(frozen=True)
+class Spheres(Layer):
+    """The particles of a species as spheres of a radius in the units of the data. `color` names a field of it; of vectors their length."""
+
+    species: str
+    radius: float
+    places: str = "x"
+    """The species' field of where they are: x, y, z."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.radius < math.inf:
+            raise Invalid(f"spheres of {self.species}: radius is {self.radius}: give more than 0")
+        if self.opacity < 1:
+            raise Invalid(
+                f"spheres of {self.species}: one does not see through them: they have no order with others'"
+            )
+        if self.color is not None and "/" not in self.color:
+            object.__setattr__(self, "color", f"{self.species}/{self.color}")
+
+    @property
+    def places_field(self) -> str:
+        """The field of where they are."""
+        return f"{self.species}/{self.places}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Where they are."""
+        return (self.places_field,)
+
+
+@dataclass(frozen=True)
+class Mesh(Layer):
+    """The outer faces of a mesh: `points` is a field of x, y, z, `cells` one of indices of the points of the same rank and block.
+
+    3 indices are a triangle, 4 a tetrahedron, 8 a hexahedron. `color` names a field with a value for each point, or for each cell.
+    """
+
+    points: str
+    cells: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.opacity < 1:
+            raise Invalid(f"mesh of {self.cells}: one does not see through it: it has no order with others'")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Points and cells."""
+        return (self.points, self.cells)

@@ -28,15 +28,33 @@ class Solid:
 
 
 @dataclass
+class Balls:
+    """Spheres of one size."""
+
+    points: Array
+    """(n, 3), float32, in the scene."""
+    radius: float
+    values: Array
+    """(n,), float32: of the field that colours them."""
+
+    @classmethod
+    def join(cls, several: Sequence[Balls]) -> Balls:
+        """All as one."""
+        points = [np.zeros((0, 3), "f4"), *(some.points for some in several)]
+        values = [np.zeros(0, "f4"), *(some.values for some in several)]
+        return cls(np.concatenate(points), several[0].radius if several else 1.0, np.concatenate(values))
+
+
+@dataclass
 class Part:
     """What is in a box, and in none of the others: so it is known what is seen before what."""
 
     low: Array
     high: Array
-    shape: Surface | Solid
+    shape: Surface | Solid | Balls
 
     @classmethod
-    def of(cls, piece: Piece, shape: Surface | Solid) -> Part:
+    def of(cls, piece: Piece, shape: Surface | Solid | Balls) -> Part:
         """From a block's first element to the first of its neighbour."""
         last = [min(end, extent - 1) for end, extent in zip(piece.end, piece.grid.shape, strict=True)]
         ends = piece.grid.places(piece.begin[::-1]), piece.grid.places(last[::-1])
@@ -45,9 +63,9 @@ class Part:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to see."""
-        return isinstance(self.shape, Surface) and not len(self.shape.triangles)
-
-
-def joined(parts: Sequence[Part]) -> Surface:
-    """The surfaces of all parts as one."""
-    return Surface.join([part.shape for part in parts if isinstance(part.shape, Surface)])
+        match self.shape:
+            case Surface():
+                return not len(self.shape.triangles)
+            case Balls():
+                return not len(self.shape.points)
+        return False

@@ -18,12 +18,13 @@ from vtkmodules.vtkCommonDataModel import (
     vtkPolyData,
 )
 from vtkmodules.vtkRenderingCore import vtkActor, vtkColorTransferFunction, vtkPolyDataMapper, vtkVolume
+from vtkmodules.vtkRenderingOpenGL2 import vtkOpenGLSphereMapper
 from vtkmodules.vtkRenderingVolume import vtkGPUVolumeRayCastMapper
 
 from forebay.viz import colors
 from forebay.viz.domain import Domain
 from forebay.viz.layers import Layer, Volume
-from forebay.viz.parts import Solid
+from forebay.viz.parts import Balls, Solid
 from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
@@ -49,25 +50,9 @@ class SurfaceProp:
         # Each block's points would be moved by another amount, and neighbours would no longer meet.
         self._mapper.SetVBOShiftScaleMethod(DISABLE_SHIFT_SCALE)
         self._mapper.InterpolateScalarsBeforeMappingOn()
-        self._mapper.SetScalarModeToUsePointData()
-        self._mapper.SetColorModeToMapScalars()
-        self._table = vtkLookupTable()
-        self._table.SetNumberOfTableValues(256)
-        for i, color in enumerate(colors.table(layer.colors)):
-            self._table.SetTableValue(i, *color, 1)
-        self._table.SetNanColor(*_MISSING, 1)
-        self._mapper.SetLookupTable(self._table)
-        self._mapper.UseLookupTableScalarRangeOff()
         self.prop = vtkActor()
         self.prop.SetMapper(self._mapper)
-        surface = self.prop.GetProperty()
-        surface.SetColor(colors.rgb(layer.tint))
-        surface.SetAmbient(1 - 0.85 * layer.light)
-        surface.SetDiffuse(0.9 * layer.light)
-        surface.SetSpecular(0.25 * layer.light)
-        surface.SetSpecularPower(35)
-        surface.SetLighting(layer.light > 0)
-        surface.SetOpacity(layer.opacity)
+        set_colors(self._mapper, self.prop, layer)
 
     def show(self, surface: Surface, span: Span, domain: Domain) -> None:
         """Shows these, in the colours of these values."""
@@ -75,9 +60,7 @@ class SurfaceProp:
         if not len(surface.triangles):
             self._mapper.SetInputData(vtkPolyData())
             return
-        data, points, cells = vtkPolyData(), vtkPoints(), vtkCellArray()
-        points.SetData(numpy_to_vtk(np.ascontiguousarray(surface.points, "f4"), deep=True))
-        data.SetPoints(points)
+        data, cells = _points(surface.points), vtkCellArray()
         cells.SetData(
             3, numpy_to_vtkIdTypeArray(np.ascontiguousarray(surface.triangles).reshape(-1), deep=True)
         )
@@ -89,6 +72,33 @@ class SurfaceProp:
                 numpy_to_vtk(np.ascontiguousarray(surface.values, "f4"), deep=True)
             )
             self._mapper.SetScalarRange(*span)
+        self._mapper.SetInputData(data)
+        set_planes(self._mapper, self._layer, domain)
+
+
+class SpheresProp:
+    """A layer of spheres."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self._mapper = vtkOpenGLSphereMapper()
+        self._mapper.SetVBOShiftScaleMethod(DISABLE_SHIFT_SCALE)
+        self.prop = vtkActor()
+        self.prop.SetMapper(self._mapper)
+        set_colors(self._mapper, self.prop, layer)
+
+    def show(self, balls: Balls, span: Span, domain: Domain) -> None:
+        """Shows these, in the colours of these values."""
+        self.prop.SetVisibility(len(balls.points) > 0)
+        data, cells = _points(balls.points), vtkCellArray()
+        count = len(balls.points)
+        cells.SetData(1, numpy_to_vtkIdTypeArray(np.arange(count, dtype="i8"), deep=True))
+        data.SetVerts(cells)
+        self._mapper.SetScalarVisibility(span is not None)
+        if span is not None:
+            data.GetPointData().SetScalars(numpy_to_vtk(np.ascontiguousarray(balls.values, "f4"), deep=True))
+            self._mapper.SetScalarRange(*span)
+        self._mapper.SetRadius(balls.radius)
         self._mapper.SetInputData(data)
         set_planes(self._mapper, self._layer, domain)
 
@@ -145,3 +155,31 @@ def set_planes(mapper: Any, layer: Layer, domain: Domain) -> None:
         cutting.SetNormal(normal)
         cutting.SetOrigin(domain.to_scene(plane.point) - _NUDGE * normal)
         mapper.AddClippingPlane(cutting)
+
+
+def set_colors(mapper: Any, actor: vtkActor, layer: Layer) -> None:
+    """How values become colours, and how light falls on them."""
+    mapper.SetScalarModeToUsePointData()
+    mapper.SetColorModeToMapScalars()
+    table = vtkLookupTable()
+    table.SetNumberOfTableValues(256)
+    for i, color in enumerate(colors.table(layer.colors)):
+        table.SetTableValue(i, *color, 1)
+    table.SetNanColor(*_MISSING, 1)
+    mapper.SetLookupTable(table)
+    mapper.UseLookupTableScalarRangeOff()
+    surface = actor.GetProperty()
+    surface.SetColor(colors.rgb(layer.tint))
+    surface.SetAmbient(1 - 0.85 * layer.light)
+    surface.SetDiffuse(0.9 * layer.light)
+    surface.SetSpecular(0.25 * layer.light)
+    surface.SetSpecularPower(35)
+    surface.SetLighting(layer.light > 0)
+    surface.SetOpacity(layer.opacity)
+
+
+def _points(places: Array) -> vtkPolyData:
+    data, points = vtkPolyData(), vtkPoints()
+    points.SetData(numpy_to_vtk(np.ascontiguousarray(places, "f4"), deep=True))
+    data.SetPoints(points)
+    return data

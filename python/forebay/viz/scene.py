@@ -16,9 +16,9 @@ from vtkmodules.vtkRenderingCore import vtkActor, vtkLight, vtkPolyDataMapper, v
 from forebay.viz import colors
 from forebay.viz.camera import View, corners_of
 from forebay.viz.domain import Domain
-from forebay.viz.layers import Layer, Volume
-from forebay.viz.parts import Part, Solid, joined
-from forebay.viz.props import DISABLE_SHIFT_SCALE, Span, SurfaceProp, VolumeProp
+from forebay.viz.layers import Layer, Spheres, Volume
+from forebay.viz.parts import Balls, Part, Solid
+from forebay.viz.props import DISABLE_SHIFT_SCALE, Span, SpheresProp, SurfaceProp, VolumeProp
 from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
@@ -50,9 +50,7 @@ class Scene:
         self.renderer.SetMaximumNumberOfPeels(_PEELS)
         self.renderer.SetOcclusionRatio(0)
         self._layers = layers
-        self._props = [
-            VolumeProp(layer) if isinstance(layer, Volume) else SurfaceProp(layer) for layer in layers
-        ]
+        self._props = [_prop(layer) for layer in layers]
         for prop in self._props:
             self.renderer.AddViewProp(prop.prop)
         self._parts: list[list[Part]] = [[] for _ in layers]
@@ -78,10 +76,8 @@ class Scene:
         """Shows what hides what is behind it, and the edges of the domain in lines of this width."""
         self.renderer.PreserveDepthBufferOff()
         for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
-            if isinstance(prop, VolumeProp):
-                prop.show(None, span, domain)
-            else:
-                prop.show(Surface.empty() if layer.is_seen_through else joined(parts), span, domain)
+            shown = [] if layer.is_seen_through else [part.shape for part in parts]
+            _show(prop, shown, span, domain)
         self._outline.SetVisibility(outline is not None)
         if outline is not None:
             points = vtkPoints()
@@ -103,12 +99,8 @@ class Scene:
         self.renderer.PreserveDepthBufferOn()
         self._outline.SetVisibility(False)
         for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
-            here = [part for part in parts if layer.is_seen_through and _box(part) == box]
-            if isinstance(prop, VolumeProp):
-                solids = [part.shape for part in here if isinstance(part.shape, Solid)]
-                prop.show(solids[0] if solids else None, span, domain)
-            else:
-                prop.show(joined(here), span, domain)
+            here = [part.shape for part in parts if layer.is_seen_through and _box(part) == box]
+            _show(prop, here, span, domain)
 
     def look(self, view: View) -> None:
         """From here."""
@@ -123,6 +115,32 @@ class Scene:
             camera.SetViewAngle(2 * math.degrees(math.atan(view.half)))
         camera.SetWindowCenter(*view.center)
         camera.SetClippingRange(view.near, view.far)
+
+
+def _prop(layer: Layer) -> SurfaceProp | SpheresProp | VolumeProp:
+    match layer:
+        case Volume():
+            return VolumeProp(layer)
+        case Spheres():
+            return SpheresProp(layer)
+    return SurfaceProp(layer)
+
+
+def _show(
+    prop: SurfaceProp | SpheresProp | VolumeProp,
+    shapes: Sequence[Surface | Solid | Balls],
+    span: Span,
+    domain: Domain,
+) -> None:
+    """Shows all of these."""
+    match prop:
+        case VolumeProp():
+            # There is one in a box.
+            prop.show(next((shape for shape in shapes if isinstance(shape, Solid)), None), span, domain)
+        case SpheresProp():
+            prop.show(Balls.join([shape for shape in shapes if isinstance(shape, Balls)]), span, domain)
+        case SurfaceProp():
+            prop.show(Surface.join([shape for shape in shapes if isinstance(shape, Surface)]), span, domain)
 
 
 def _box(part: Part) -> Box:

@@ -15,6 +15,7 @@ from forebay._errors import Invalid
 from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
+from forebay.viz.facts import Facts
 from forebay.viz.layers import Contour
 from forebay.viz.parts import Part
 from forebay.viz.surface import Surface, unit
@@ -22,7 +23,7 @@ from forebay.viz.surface import Surface, unit
 Array = NDArray[Any]
 
 
-def contour(layer: Contour, step: Step, domain: Domain, side: int) -> list[Part]:
+def contour(layer: Contour, step: Step, domain: Domain, facts: Facts) -> list[Part]:
     """The surfaces within this worker's blocks, each from its first element to the first of its neighbour.
 
     Flying edges (Schroeder, Maynard and Geveci, 2015). A normal is the slope of the field, by central differences, which need one
@@ -32,16 +33,7 @@ def contour(layer: Contour, step: Step, domain: Domain, side: int) -> list[Part]
     if len(field.shape or ()) != 3:
         raise Invalid(f"field '{layer.field}' has {field.ndim} dimensions: a contour needs 3")
     found = pieces(step, layer.fields, domain, below=1, above=2)
-    return [Part.of(piece, _within(piece, layer, side)) for piece in found]
-
-
-def side_of(layer: Contour, step: Step) -> Array:
-    """Of this worker's elements those above the first value, and all of them: on which side of it most of the domain lies."""
-    counts = np.zeros(2, "i8")
-    if layer.field in step.fields:
-        for block in step.blocks(layer.field):
-            counts += int((block.interior > layer.values[0]).sum()), block.interior.size
-    return counts
+    return [Part.of(piece, _within(piece, layer, facts.side)) for piece in found]
 
 
 def _within(piece: Piece, layer: Contour, side: int) -> Surface:

@@ -9,13 +9,14 @@ from forebay._errors import Invalid
 from forebay._step import Step
 from forebay.viz.blocks import pieces
 from forebay.viz.domain import Domain
+from forebay.viz.facts import Facts
 from forebay.viz.layers import Clip, Plane
 from forebay.viz.parts import Part
 from forebay.viz.shapes.slices import across, across_axis
 from forebay.viz.surface import Surface
 
 
-def clip(layer: Clip, step: Step, domain: Domain, _side: int) -> list[Part]:
+def clip(layer: Clip, step: Step, domain: Domain, _facts: Facts) -> list[Part]:
     """The faces of the domain that this worker's blocks have, and where planes cut it the field within."""
     field = step.field(layer.field)
     if len(field.shape or ()) != 3:

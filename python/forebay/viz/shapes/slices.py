@@ -15,6 +15,7 @@ from forebay._errors import Invalid
 from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
+from forebay.viz.facts import Facts
 from forebay.viz.layers import Plane, Slice
 from forebay.viz.parts import Part
 from forebay.viz.surface import Surface
@@ -22,7 +23,7 @@ from forebay.viz.surface import Surface
 Array = NDArray[Any]
 
 
-def slices(layer: Slice, step: Step, domain: Domain, _side: int) -> list[Part]:
+def slices(layer: Slice, step: Step, domain: Domain, _facts: Facts) -> list[Part]:
     """The plane within this worker's blocks: across an axis linear between two layers of elements, else by a cutter."""
     field = step.field(layer.field)
     dimensions = len(field.shape or ())

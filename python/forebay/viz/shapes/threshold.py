@@ -12,6 +12,7 @@ from forebay._errors import Invalid
 from forebay._step import Step
 from forebay.viz.blocks import Piece, pieces
 from forebay.viz.domain import Domain
+from forebay.viz.facts import Facts
 from forebay.viz.layers import Threshold
 from forebay.viz.parts import Part
 from forebay.viz.surface import Surface
@@ -19,7 +20,7 @@ from forebay.viz.surface import Surface
 Array = NDArray[Any]
 
 
-def threshold(layer: Threshold, step: Step, domain: Domain, _side: int) -> list[Part]:
+def threshold(layer: Threshold, step: Step, domain: Domain, _facts: Facts) -> list[Part]:
     """Boxes around the elements of this worker's blocks that are within, without the faces between two of them."""
     if len(step.field(layer.field).shape or ()) != 3:
         raise Invalid(

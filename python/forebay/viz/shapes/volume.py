@@ -9,11 +9,12 @@ from forebay._errors import Invalid
 from forebay._step import Step
 from forebay.viz.blocks import pieces
 from forebay.viz.domain import Domain
+from forebay.viz.facts import Facts
 from forebay.viz.layers import Volume
 from forebay.viz.parts import Part, Solid
 
 
-def volume(layer: Volume, step: Step, domain: Domain, _side: int) -> list[Part]:
+def volume(layer: Volume, step: Step, domain: Domain, _facts: Facts) -> list[Part]:
     """The values of this worker's blocks, each from its first element to the first of its neighbour."""
     field = step.field(layer.field)
     if len(field.shape or ()) != 3:
