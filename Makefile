@@ -153,10 +153,19 @@ $(STAMPS)/mpi4py-tests: scripts/requirements-mpi4py.txt scripts/mpi4py_tests.sh 
 	@$(STEP) "mpi4py's tests" scripts/mpi4py_tests.sh $(VENV)/bin/python target/mpi4py
 	@touch $@
 
+# What reads the databases of pictures that the tests make: without the notebooks that it asks for.
+.PHONY: cinemasci
+cinemasci: $(STAMPS)/cinemasci ## the reader of Cinema databases, for the tests
+
+$(STAMPS)/cinemasci: scripts/requirements-cinema.txt | $(STAMPS)/python
+	@$(STEP) "Cinema's reader" $(VENV)/bin/python -m pip install --disable-pip-version-check --no-input --quiet \
+	    --no-deps --upgrade --target target/cinemasci --requirement scripts/requirements-cinema.txt
+	@touch $@
+
 # ---- check and test -----------------------------------------------------------------------------
 
 .PHONY: test
-test: check build $(STAMPS)/mpi4py-tests ## check, then every test
+test: check build $(STAMPS)/mpi4py-tests $(STAMPS)/cinemasci ## check, then every test
 	@$(STEP) "cargo test" cargo test $(WORKSPACE)
 	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	@$(STEP) "C programs, sanitized" env PATH="$(VENV)/bin:$$PATH" scripts/sanitize.sh c -n $(JOBS)

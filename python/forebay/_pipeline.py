@@ -16,6 +16,9 @@ class Pipeline:
     `fields` is the contract, as a consumer's; it may also be set in `__init__`, from the configuration.
     `stream` names the stream that it runs on; without it the one that is given when the pipeline is
     created, or the only one that the group has.
+
+    In a worker FOREBAY_GROUP names its group, so that what it opens without a group is there, and
+    FOREBAY_PIPELINE the pipeline.
     """
 
     stream: str | None = None

@@ -97,6 +97,9 @@ def main() -> int:
     for name in ("group", "server", "pipeline", "instance"):
         parser.add_argument(f"--{name}")
     given = parser.parse_args()
+    # What the pipeline opens without naming a group is of its own.
+    if given.group is not None and given.pipeline is not None:
+        os.environ["FOREBAY_GROUP"], os.environ["FOREBAY_PIPELINE"] = given.group, given.pipeline
     # Draw without a display unless something else was chosen.
     os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
     if given.describe:

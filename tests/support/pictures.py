@@ -27,6 +27,7 @@ CUTS = ((0, 9, 30), (0, 13, 26), (0, 11, 20, 34))
 CODE = """
 import forebay
 from forebay import viz
+HEADER
 
 class Look(viz.Pictures):
     stream = "s"
@@ -47,11 +48,14 @@ def gyroid(time: float = 0.0, shape: Sequence[int] = SHAPE) -> tuple[Array, Arra
 
 
 @contextlib.contextmanager
-def drawing_group(place: Path, servers: int, pictures: str, **config: Any) -> Iterator[forebay.LocalGroup]:
-    """A group with a pipeline `look` that draws these pictures, which are written as in a list."""
+def drawing_group(
+    place: Path, servers: int, pictures: str, header: str = "", **config: Any
+) -> Iterator[forebay.LocalGroup]:
+    """A group with a pipeline `look` that draws these pictures, which are written as in a list, after this code."""
     place.mkdir(parents=True, exist_ok=True)
     code = place / "look.py"
-    code.write_text(CODE.replace("PICTURES", textwrap.indent(textwrap.dedent(pictures), " " * 12).strip()))
+    shown = textwrap.indent(textwrap.dedent(pictures), " " * 12).strip()
+    code.write_text(CODE.replace("PICTURES", shown).replace("HEADER", header))
     with (
         forebay.local(servers=servers, budget_bytes=BUDGET) as group,
         forebay.Admin(group=group.path) as admin,

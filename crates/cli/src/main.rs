@@ -15,6 +15,7 @@ mod leave;
 mod live;
 mod ls;
 mod output;
+mod picture;
 mod pipeline;
 mod serve;
 mod servers_log;

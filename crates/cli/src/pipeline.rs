@@ -3,6 +3,7 @@
 use crate::Common;
 use crate::group::pause;
 use crate::output::Output;
+use crate::picture::picture;
 use crate::status::of_reachable;
 use clap::Subcommand;
 use forebay_client::status::WorkerStatus;
@@ -54,6 +55,19 @@ pub(crate) enum Pipeline {
     },
     /// List pipelines
     List,
+    /// Write the latest picture that a pipeline of forebay.viz has drawn
+    ///
+    /// It is taken from the space, while all runs: nobody waits for it.
+    Picture {
+        /// The pipeline's name
+        name: String,
+        /// Which of its pictures; of several cameras with the number of one, as
+        /// in orbit-3 [default: the only one there is]
+        picture: Option<String>,
+        /// The file to write, or - for the standard output
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
     /// Show what the workers of a pipeline printed: the last 200 lines of each
     Log {
         /// Its name
@@ -92,6 +106,9 @@ pub(crate) fn pipeline(common: &Common, command: &Pipeline, output: &Output) -> 
         Pipeline::List => {
             let status = of_reachable(&admin, output)?;
             output.result(&json!(status.pipelines), |_| crate::status::pipelines(&status.pipelines));
+        }
+        Pipeline::Picture { name, picture: chosen, output: path } => {
+            return picture(common, (name, chosen.as_deref()), path, output);
         }
         Pipeline::Log { name } => {
             let status = of_reachable(&admin, output)?;

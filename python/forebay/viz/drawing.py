@@ -48,8 +48,7 @@ class Drawn:
     @property
     def file_name(self) -> str:
         """What its file is called."""
-        which = f"-{self.camera}" if len(self.picture.cameras) > 1 else ""
-        return f"{self.picture.name}-{self.step:06d}{which}.png"
+        return self.picture.file_name(self.step, self.camera)
 
 
 class Drawing:
@@ -104,6 +103,10 @@ class Drawing:
             if frame is not None:
                 drawn.append(Drawn(self._pictures[which], camera, step.number, frame))
         return drawn
+
+    def shown_at(self, number: int) -> list[Picture]:
+        """The pictures that are drawn at a step of this number."""
+        return [picture for picture in self._pictures if number % picture.every == 0]
 
     def warm_up(self) -> None:
         """Draws something that nobody sees: the first frame of a process opens what draws, and compiles its shaders."""

@@ -50,6 +50,9 @@ class Picture:
         Whether the caption says how many servers drew it.
     background
         The colours at the bottom and at the top, as "#rrggbb".
+    cinema
+        Whether its files are a Cinema database, `NAME.cdb`: a directory of pictures with a table of step, time and camera of each, for
+        those who look through them with Cinema's viewers (specification D).
     memory
         How many bytes of memory it may take of each worker: one that is too large is refused before anything is drawn.
     """
@@ -67,6 +70,7 @@ class Picture:
     outline: bool = True
     servers: bool = False
     background: tuple[str, str] = ("#0d121b", "#263143")
+    cinema: bool = False
     memory: int = _MEMORY
 
     def __post_init__(self) -> None:
@@ -100,6 +104,15 @@ class Picture:
     def cameras(self) -> tuple[Camera, ...]:
         """All of them."""
         return (self.camera,) if isinstance(self.camera, Camera) else tuple(self.camera)
+
+    def label(self, camera: int) -> str:
+        """Its name, and which of its cameras it is from if there are several."""
+        return f"{self.name}-{camera}" if len(self.cameras) > 1 else self.name
+
+    def file_name(self, step: int, camera: int) -> str:
+        """What the file of a picture is called."""
+        which = f"-{camera}" if len(self.cameras) > 1 else ""
+        return f"{self.name}-{step:06d}{which}.png"
 
     @property
     def drawn_size(self) -> tuple[int, int]:

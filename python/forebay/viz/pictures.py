@@ -13,8 +13,9 @@ from forebay._errors import Invalid
 from forebay._mpi.named import Comm
 from forebay._pipeline import Pipeline
 from forebay._step import Step
-from forebay.viz import files
+from forebay.viz import cinema, files
 from forebay.viz.drawing import Drawing
+from forebay.viz.latest import Latest
 from forebay.viz.picture import Picture
 
 
@@ -29,7 +30,7 @@ class Pictures(Pipeline):
 
     Each worker draws what lies beside its server; the pictures are put together by all of them, the more at once the more workers there
     are. Which fields it needs follows from what the pictures show. A step that lacks a field of a layer is drawn without that layer.
-    The configuration has `output`, the directory for the files; by default it is the one in which the group was started.
+    The latest ones also lie in the space, where `forebay pipeline picture NAME -o x.png` finds them. The configuration has `output`, the directory for the files; by default it is the one in which the group was started.
     """
 
     pictures: Sequence[Picture] = ()
@@ -52,7 +53,7 @@ class Pictures(Pipeline):
             for name in picture.fields:
                 periods[name] = math.gcd(periods.get(name, 0), picture.every)
         self.fields = {name: every(period) for name, period in periods.items()}
-        self._drawing = Drawing(self.pictures)
+        self._drawing, self._latest = Drawing(self.pictures), Latest()
 
     def describe(self, config: dict[str, Any]) -> Sequence[Picture]:  # noqa: ARG002 - for those who override it
         """The pictures, made of the configuration. By default `pictures`."""
@@ -65,4 +66,19 @@ class Pictures(Pipeline):
     def execute(self, step: Step, comm: Comm) -> None:
         """Draws the pictures of a step, and writes those that this worker has put together."""
         for drawn in self._drawing.draw(step, comm):
-            files.write(self.output / drawn.file_name, files.png(drawn.pixels))
+            content = files.png(drawn.pixels)
+            files.write(cinema.directory_of(self.output, drawn.picture) / drawn.file_name, content)
+            self._latest.show(drawn, content)
+        databases = [picture for picture in self._drawing.shown_at(step.number) if picture.cinema]
+        if databases:
+            comm.Barrier()  # all files are there
+        for picture in databases if comm.rank == 0 else ():
+            rows = [
+                cinema.Row(step.number, step.time, camera, picture.file_name(step.number, camera))
+                for camera in range(len(picture.cameras))
+            ]
+            cinema.add(cinema.directory_of(self.output, picture), picture, rows)
+
+    def close(self) -> None:
+        """Closes what it has opened."""
+        self._latest.close()
