@@ -60,3 +60,7 @@ def test_the_halo_exchange(one: forebay.LocalGroup, own_place: Path) -> None:
         told.add("".join(rank.communicate(timeout=60)[0] for rank in ranks))
         assert [rank.returncode for rank in ranks] == [0] * size
     assert len(told) == 1, told
+
+
+def test_pictures_are_put_together(own_place: Path) -> None:
+    assert started(3, program("nearest.py", own_place)) == ""

@@ -28,6 +28,7 @@ PAGES = (
     "guarantees.md",
     "tuning.md",
     "driving.md",
+    "pictures.md",
 )
 
 
@@ -86,6 +87,32 @@ def test_commands(code: str, own_place: Path) -> None:
         )
         # What this machine lacks is not the page's fault.
         assert done.returncode == 0 or "doctor" in command, f"{command}: {done.stderr}"
+
+
+def test_the_pipeline_that_draws(
+    one: forebay.LocalGroup, own_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Created and asked for its latest picture as the page says."""
+    monkeypatch.chdir(own_place)
+    monkeypatch.setenv("FOREBAY_GROUP", one.path)
+    monkeypatch.setenv("PATH", f"{FOREBAY.parent}:{os.environ['PATH']}")
+    page = text("pictures.md")
+    code = re.findall(r"^```python\n# look.py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    create, latest = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
+    (own_place / "look.py").write_text(code)
+    subprocess.run(["bash", "-c", create], check=True, timeout=60)
+    whole = np.random.default_rng(0).random((8, 9, 10))
+    with producer(one, "grayscott", policy="block") as sim:
+        for name in "UV":
+            sim.array(name, dtype="f8", shape=whole.shape)
+        with sim.step(10) as step:
+            step.put("U", whole)
+            step.put("V", whole)
+        wait_until((own_place / "pictures" / "surface-000010.png").exists, timeout=60)
+    wait_until(lambda: subprocess.run(["bash", "-c", latest], check=False, timeout=60).returncode == 0)
+    assert (own_place / "now.png").read_bytes() == (
+        own_place / "pictures" / "surface-000010.png"
+    ).read_bytes()
 
 
 SRUN = """#!/bin/bash

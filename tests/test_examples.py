@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -51,3 +52,20 @@ def test_the_experiments_of_watching(own_place: Path) -> None:
     found = rows(own_place, "watch/table.py", *arguments)
     assert [(row[0], len(row)) for row in found] == [("4 / 1 / 2", 6), ("4 / 1 / 2", 7), ("4 MiB", 8)]
     assert picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_the_gallery(own_place: Path) -> None:
+    """A picture of each kind, and all on one sheet."""
+    arguments = (
+        "gallery/gallery.py",
+        own_place / "out",
+        "--size",
+        "120x90",
+        "--sheet",
+        own_place / "sheet.jpg",
+    )
+    command = [sys.executable, *map(str, (EXAMPLES / arguments[0], *arguments[1:]))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=own_place, timeout=110)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 9
+    assert (own_place / "sheet.jpg").read_bytes()[:2] == b"\xff\xd8"

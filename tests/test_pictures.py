@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +251,24 @@ def test_a_picture_is_drawn_at_its_own_steps(one: forebay.LocalGroup) -> None:
         "some-000002.png",
         "all-000003.png",
     ]
+
+
+def test_without_anything_to_draw_with_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No display is needed, but Mesa or a driver."""
+    code = "from forebay.viz.window import Window; Window()"
+    for missing in (
+        {"VTK_DEFAULT_OPENGL_WINDOW": "vtkOSOpenGLRenderWindow"},
+        {"__EGL_VENDOR_LIBRARY_DIRS": "/nonexistent", "LIBGL_DRIVERS_PATH": "/nonexistent"},
+    ):
+        with_nothing = {**os.environ, **missing}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=with_nothing, capture_output=True, text=True, check=False
+        )
+        assert "forebay.Unsupported: VTK" in done.stderr
+        assert "apt install libegl1 libgl1-mesa-dri" in done.stderr
+    code = "import sys; sys.modules['vtkmodules'] = None; import forebay.viz"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'forebay[viz]'" in done.stderr
 
 
 def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:

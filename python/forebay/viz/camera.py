@@ -147,7 +147,7 @@ def view_of(camera: Camera, corners: Vector, to_scene: Any, number: int, aspect:
     ahead = (eye - corners) @ back
     # With some room: what lies at the end of it would be taken for the background.
     far = max(float(ahead.max()), 1e-3) + _ROOM
-    near = max(float(ahead.min()) - _ROOM, far * 1e-4)
+    near = max(float(ahead.min()) - _ROOM, far * 1e-3)
     half = 0.5 if camera.parallel else math.tan(math.radians(camera.angle) / 2)
     view = View(eye, right, up, back, camera.parallel, half, (0.0, 0.0), near, far)
     if camera.eye is not None:

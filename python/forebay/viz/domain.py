@@ -18,8 +18,23 @@ Vector = NDArray[np.float64]
 class Domain:
     """The box around the data: its lowest and its highest corner as x, y, z, in the units of the data."""
 
-    low: Vector
-    high: Vector
+    lowest: tuple[float, float, float]
+    highest: tuple[float, float, float]
+
+    @classmethod
+    def between(cls, low: Vector, high: Vector) -> Domain:
+        """The one with these corners."""
+        return cls(*(tuple(map(float, corner)) for corner in (low, high)))  # type: ignore[arg-type]
+
+    @property
+    def low(self) -> Vector:
+        """Its lowest corner."""
+        return np.array(self.lowest)
+
+    @property
+    def high(self) -> Vector:
+        """Its highest corner."""
+        return np.array(self.highest)
 
     @property
     def scale(self) -> float:

@@ -30,6 +30,9 @@ from forebay.viz.window import Window
 
 Array = NDArray[Any]
 
+_Parts = dict[tuple[Layer, Domain], list[Part]]
+"""What this worker has of each layer: once for all pictures that have the same domain."""
+
 # What words take of a picture's height, of 2, at the bottom.
 _ROOM = 0.24
 
@@ -75,7 +78,8 @@ class Drawing:
         )
         self._ranges = np.full((len(self._scales), 2), -np.inf)
         """Of each the lowest value, negative, and the highest."""
-        self._box = np.full(6, -np.inf)
+        self._boxes = np.full((len(self._pictures), 6), -np.inf)
+        """Of each picture the lowest corner, negative, and the highest."""
         self._longest = np.zeros(len(self._layers))
         self._window: Window | None = None
         self._scenes: list[Scene] = []
@@ -87,19 +91,21 @@ class Drawing:
         fields that a layer cannot show, and what `comm` raises.
         """
         shown = [which for which, picture in enumerate(self._pictures) if step.number % picture.every == 0]
-        domain = self._domain(step, comm)
+        domains = self._domains(step, comm)
         facts = agree(self._layers, step, comm, self._longest)
-        needed = {layer for which in shown for layer in self._pictures[which].layers}
-        parts = {
-            layer: shape(layer, step, domain, known) if layer in needed else []
-            for layer, known in zip(self._layers, facts, strict=True)
-        }
-        self._widen(parts, comm)
+        parts: _Parts = {}
+        # In one order on all workers: some shapes exchange lines.
+        for which in shown:
+            for layer in self._pictures[which].layers:
+                if (layer, domains[which]) not in parts:
+                    known = facts[self._layers.index(layer)]
+                    parts[layer, domains[which]] = shape(layer, step, domains[which], known)
+        self._widen(parts, (shown, domains), comm)
         drawn: list[Drawn] = []
         frames = [(which, camera) for which in shown for camera in range(len(self._pictures[which].cameras))]
         for number, (which, camera) in enumerate(frames):
             root = number % comm.Get_size()
-            frame = self._frame(which, camera, (step, domain, parts), comm, root)
+            frame = self._frame(which, camera, (step, domains[which], parts), comm, root)
             if frame is not None:
                 drawn.append(Drawn(self._pictures[which], camera, step.number, frame))
         return drawn
@@ -110,7 +116,7 @@ class Drawing:
 
     def warm_up(self) -> None:
         """Draws something that nobody sees: the first frame of a process opens what draws, and compiles its shaders."""
-        domain = Domain(np.zeros(3), np.ones(3))
+        domain = Domain.between(np.zeros(3), np.ones(3))
         for which, picture in enumerate(self._pictures):
             scene, view = self._scene(which), self._view(picture, picture.cameras[0], domain, 0)
             spans = [(0.0, 1.0) if layer.is_colored else None for layer in picture.layers]
@@ -123,27 +129,24 @@ class Drawing:
                 self._draw_box(which, box, domain)
             words.write(np.zeros((8, 8, 3), "u1"), picture, "0", [])
 
-    def _domain(self, step: Step, comm: Intracomm) -> Domain:
-        """The box around all fields of all steps until now."""
-        box = self._box
+    def _domains(self, step: Step, comm: Intracomm) -> list[Domain]:
+        """The box around all that each picture shows, at this and all earlier steps."""
+        found = self._boxes.copy()
         for layer in self._layers:
             for low, high in boxes(layer, step) if can_be_drawn(layer, step) else ():
-                box = np.maximum(box, np.concatenate([-low, high]))
-        box = box.copy()
-        comm.Allreduce(IN_PLACE, box, MAX)
-        self._box = box
-        if not np.isfinite(box).all():
-            return Domain(np.zeros(3), np.ones(3))  # nothing yet
-        low, high = -box[:3], box[3:]
-        if (low == high).all():
-            return Domain(low - 0.5, high + 0.5)  # of one element
-        return Domain(low, high)
+                for which, picture in enumerate(self._pictures):
+                    if layer in picture.layers:
+                        found[which] = np.maximum(found[which], np.concatenate([-low, high]))
+        comm.Allreduce(IN_PLACE, found, MAX)
+        self._boxes = found
+        return [_domain_of(box) for box in found]
 
-    def _widen(self, parts: dict[Layer, list[Part]], comm: Intracomm) -> None:
+    def _widen(self, parts: _Parts, shown: tuple[list[int], list[Domain]], comm: Intracomm) -> None:
         """The colours mean what was drawn at this and all earlier steps, by any worker: also by those that are gone."""
-        for which, picture in enumerate(self._pictures):
+        for which in shown[0]:
+            picture, domain = self._pictures[which], shown[1][which]
             for layer in picture.layers:
-                for part in parts[layer] if layer.is_colored else ():
+                for part in parts[layer, domain] if layer.is_colored else ():
                     values = part.shape.values[np.isfinite(part.shape.values)]
                     if values.size:
                         number = self._scales.index(_scale_of(which, layer))
@@ -166,14 +169,14 @@ class Drawing:
         self,
         which: int,
         camera: int,
-        given: tuple[Step, Domain, dict[Layer, list[Part]]],
+        given: tuple[Step, Domain, _Parts],
         comm: Intracomm,
         root: int,
     ) -> Array | None:
         """One picture from one camera, whole at the root."""
         picture, (step, domain, parts) = self._pictures[which], given
         scene, spans = self._scene(which), [self._span(which, layer) for layer in picture.layers]
-        scene.put([parts[layer] for layer in picture.layers], spans)
+        scene.put([parts[layer, domain] for layer in picture.layers], spans)
         view = self._view(picture, picture.cameras[camera], domain, step.number)
         scene.look(view)
         is_first = comm.Get_rank() == 0
@@ -247,6 +250,15 @@ class Drawing:
 def _scale_of(which: int, layer: Layer) -> tuple[Any, ...]:
     """By which values become colours, in this picture."""
     return which, layer.what_colors, layer.colors, layer.range
+
+
+def _domain_of(box: Array) -> Domain:
+    if not np.isfinite(box).all():
+        return Domain.between(np.zeros(3), np.ones(3))  # nothing yet
+    low, high = -box[:3], box[3:]
+    if (low == high).all():
+        return Domain.between(low - 0.5, high + 0.5)  # of one element
+    return Domain.between(low, high)
 
 
 def _something(layer: Layer, domain: Domain) -> Part:
