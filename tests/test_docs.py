@@ -98,7 +98,7 @@ def test_the_pipeline_that_draws(
     monkeypatch.setenv("PATH", f"{FOREBAY.parent}:{os.environ['PATH']}")
     page = text("pictures.md")
     code = re.findall(r"^```python\n# look.py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
-    create, latest = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
+    create, latest = re.findall(r"^```shell\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
     (own_place / "look.py").write_text(code)
     subprocess.run(["bash", "-c", create], check=True, timeout=60)
     whole = np.random.default_rng(0).random((8, 9, 10))

@@ -189,8 +189,11 @@ def told_to_others(group: forebay.LocalGroup) -> str:
     return "\n".join(line for worker in pipeline_status(group, "look")["workers"] for line in worker["log"])
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("where", ["filters", "draws", "composites", "finishes"])
+@pytest.mark.parametrize(
+    ("where", "how"),
+    [(where, signal.SIGKILL) for where in ("filters", "draws", "composites", "finishes")]
+    + [(where, signal.SIGSTOP) for where in ("draws", "composites")],
+)
 def test_a_worker_that_ends_or_stops_while_it_draws(
     own_place: Path, monkeypatch: pytest.MonkeyPatch, where: str, how: signal.Signals
 ) -> None:
@@ -214,8 +217,7 @@ def test_a_worker_that_ends_or_stops_while_it_draws(
         os.kill(victim, how)
         pause.unlink()
         if how == signal.SIGSTOP:
-            if where != "finishes":  # then it had sent all that others waited for
-                wait_until(lambda: "rank 1" in told_to_others(group), timeout=20)
+            wait_until(lambda: "rank 1" in told_to_others(group), timeout=20)
             os.kill(victim, signal.SIGCONT)
         put(sim, 2)
         out = own_place / "out"
@@ -226,6 +228,27 @@ def test_a_worker_that_ends_or_stops_while_it_draws(
     assert (out / "slice-000002.png").read_bytes() == (out / "second-000002.png").read_bytes()
     if status["failed"]:
         assert any(word in status["last_error"] for word in ("rank", "worker")), status["last_error"]
+
+
+def test_servers_come_and_go_between_pictures(own_place: Path) -> None:
+    """Each step is drawn by those that are there, and looks the same."""
+    plain = SLICE.replace("**small", "caption=False, legend=False, **small")
+    with (
+        drawing_group(own_place, 1, plain) as group,
+        declared(producer(group, policy="block", replicas=1)) as sim,
+    ):
+        numbers, u = range(4), gyroid()[0]
+        for number in numbers:
+            with sim.step(number) as step:
+                put_blocks(step, {"U": u}, 1)
+            executed(group, number + 1)
+            if number == 0:
+                joined = group.add_servers(2)
+                wait_until(lambda: len(pipeline_status(group, "look")["workers"]) == 3, timeout=30)
+            elif number == 2:
+                group.remove_server(joined[0])
+    pictures = {(own_place / "out" / f"slice-00000{number}.png").read_bytes() for number in numbers}
+    assert len(pictures) == 1
 
 
 def test_two_pipelines_draw_at_once(own_place: Path) -> None:

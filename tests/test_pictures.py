@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pictures import draw_flow, draw_here, draw_steps, flow, gyroid
+from support.sessions import consumer, producer
 
 import forebay
 from forebay import viz
@@ -211,6 +212,29 @@ def test_more_workers_than_pixels_and_other_sizes(one: forebay.LocalGroup) -> No
     ]
     found = draw_here(one, pictures, [{"U": u}])
     assert [drawn.pixels.shape for drawn in found] == [(height, width, 3) for width, height in sizes]
+
+
+def test_levels_of_refinement_are_drawn(one: forebay.LocalGroup) -> None:
+    """A finer block in the middle of a coarse one. One sees through neither: they are in one place."""
+    coarse, fine = gyroid()[0][:20, :20, :20], gyroid()[0][:12, :12, :12]
+    layers = [viz.Contour("U", [0.4], color="U"), viz.Slice("U"), viz.Clip("U"), viz.Threshold("U", 0.4)]
+    opaque = viz.Drawing([picture(layer, name=f"n{n}") for n, layer in enumerate(layers)])
+    cloud = viz.Drawing([picture(viz.Volume("U"))])
+    with (
+        producer(one) as sim,
+        consumer(one) as reader,
+        forebay.Comm("levels", rank=0, size=1, group=one.path) as comm,
+    ):
+        sim.array("U", dtype="f4", shape=coarse.shape, origin=(0, 0, 0), spacing=1, refinement=2)
+        with sim.step(0) as step:
+            step.put("U", coarse, offset=(0, 0, 0))
+            step.put("U", fine, offset=(10, 12, 14), level=1, number=1)
+        with reader.next() as shown:
+            assert not any(map(is_background, opaque.draw(shown, comm)))
+            with pytest.raises(
+                forebay.Invalid, match=r"blocks of what is seen through have no order: .* overlap"
+            ):
+                cloud.draw(shown, comm)
 
 
 def test_a_flow_that_stands_still_or_is_no_number(one: forebay.LocalGroup) -> None:
