@@ -175,8 +175,10 @@ class Drawing:
     ) -> Array | None:
         """One picture from one camera, whole at the root."""
         picture, (step, domain, parts) = self._pictures[which], given
-        scene, spans = self._scene(which), [self._span(which, layer) for layer in picture.layers]
-        scene.put([parts[layer, domain] for layer in picture.layers], spans)
+        scene = self._scene(which)
+        if camera == 0:
+            spans = [self._span(which, layer) for layer in picture.layers]
+            scene.put([parts[layer, domain] for layer in picture.layers], spans)
         view = self._view(picture, picture.cameras[camera], domain, step.number)
         scene.look(view)
         is_first = comm.Get_rank() == 0

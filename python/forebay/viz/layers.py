@@ -117,16 +117,35 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Contour(Layer):
+class _OfField(Layer):
+    """What shows one field."""
+
+    field: str
+    colors_itself: ClassVar[bool] = True
+    """Whether it is coloured by the field unless `color` says else."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.color is None and self.colors_itself:
+            object.__setattr__(self, "color", self.field)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The field."""
+        return (self.field,)
+
+
+@dataclass(frozen=True)
+class Contour(_OfField):
     """The surfaces on which a field of three dimensions has these values.
 
     `closed`: where a surface meets the faces of the domain, the inside of it shows as a flat lid; the inside is the side of the first
     value that less of the domain is on.
     """
 
-    field: str
     values: Sequence[float]
     closed: bool = False
+    colors_itself: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,20 +155,14 @@ class Contour(Layer):
                 f"contour of {self.field}: values are {list(self.values)}: give one or more numbers"
             )
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The field."""
-        return (self.field,)
-
 
 @dataclass(frozen=True)
-class Slice(Layer):
+class Slice(_OfField):
     """A plane through a field, which colours it unless `color` names another one. Of a field of two dimensions all of it.
 
     `axis` and `at` give a plane across an axis, at a place in the units of the data, by default in the middle; `plane` any other one.
     """
 
-    field: str
     axis: Literal["x", "y", "z"] = "z"
     at: float | None = None
     plane: Plane | None = None
@@ -161,38 +174,19 @@ class Slice(Layer):
             raise Invalid(f"slice of {self.field}: axis is '{self.axis}', not 'x', 'y' or 'z'")
         if self.at is not None and not math.isfinite(self.at):
             raise Invalid(f"slice of {self.field}: at is {self.at}")
-        if self.color is None:
-            object.__setattr__(self, "color", self.field)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The field."""
-        return (self.field,)
 
 
 @dataclass(frozen=True)
-class Clip(Layer):
+class Clip(_OfField):
     """The domain as a solid, in the colours of the field, cut open by one plane or several (`clip`)."""
 
-    field: str
     light: ClassVar[float] = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.color is None:
-            object.__setattr__(self, "color", self.field)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The field."""
-        return (self.field,)
 
 
 @dataclass(frozen=True)
-class Threshold(Layer):
+class Threshold(_OfField):
     """The elements of a field whose values lie between two, both included, each as a box; coloured by the field unless `color` says else."""
 
-    field: str
     low: float = -math.inf
     high: float = math.inf
 
@@ -200,24 +194,16 @@ class Threshold(Layer):
         super().__post_init__()
         if not self.low <= self.high:
             raise Invalid(f"threshold of {self.field}: from {self.low} to {self.high} there is nothing")
-        if self.color is None:
-            object.__setattr__(self, "color", self.field)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The field."""
-        return (self.field,)
 
 
 @dataclass(frozen=True)
-class Volume(Layer):
+class Volume(_OfField):
     """A field of three dimensions as a cloud: how dense it is where depends on the value there.
 
     `density` is how much of the light a hundredth of the domain's diagonal takes, at values at equal distances from the lowest to the
     highest of `range`, each from 0 to 1. What is no number is as the lowest value.
     """
 
-    field: str
     density: Sequence[float] = (0.0, 0.02, 0.2)
     light: ClassVar[float] = 0.0
 
@@ -228,14 +214,8 @@ class Volume(Layer):
             raise Invalid(
                 f"volume of {self.field}: density is {list(self.density)}: give two or more numbers from 0 to 1"
             )
-        if self.color not in (None, self.field):
+        if self.color != self.field:
             raise Invalid(f"volume of {self.field}: its own values colour it, not '{self.color}'")
-        object.__setattr__(self, "color", self.field)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The field."""
-        return (self.field,)
 
     @property
     def is_seen_through(self) -> bool:

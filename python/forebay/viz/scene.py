@@ -55,6 +55,7 @@ class Scene:
             self.renderer.AddViewProp(prop.prop)
         self._parts: list[list[Part]] = [[] for _ in layers]
         self._spans: list[Span] = [None for _ in layers]
+        self._is_shown = False
         # The last one: where it lies on a surface it is seen, whoever has that.
         self._outline = _outline(lines)
         self.renderer.AddActor(self._outline)
@@ -70,14 +71,16 @@ class Scene:
 
     def put(self, parts: Sequence[list[Part]], spans: Sequence[Span]) -> None:
         """What there is of each layer at a step, in the colours of these values."""
-        self._parts, self._spans = list(parts), list(spans)
+        self._parts, self._spans, self._is_shown = list(parts), list(spans), False
 
     def show_opaque(self, domain: Domain, outline: float | None) -> None:
         """Shows what hides what is behind it, and the edges of the domain in lines of this width."""
         self.renderer.PreserveDepthBufferOff()
-        for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
-            shown = [] if layer.is_seen_through else [part.shape for part in parts]
-            _show(prop, shown, span, domain)
+        shown = zip(self._layers, self._props, self._parts, self._spans, strict=True)
+        # Other cameras look at what is there already.
+        for layer, prop, parts, span in () if self._is_shown else shown:
+            _show(prop, [] if layer.is_seen_through else [part.shape for part in parts], span, domain)
+        self._is_shown = True
         self._outline.SetVisibility(outline is not None)
         if outline is not None:
             points = vtkPoints()
@@ -98,6 +101,7 @@ class Scene:
         """Shows what one sees through in this box, and nothing else, before the depths that the window has."""
         self.renderer.PreserveDepthBufferOn()
         self._outline.SetVisibility(False)
+        self._is_shown = False
         for layer, prop, parts, span in zip(self._layers, self._props, self._parts, self._spans, strict=True):
             here = [part.shape for part in parts if layer.is_seen_through and _box(part) == box]
             _show(prop, here, span, domain)
