@@ -42,6 +42,7 @@ CARGO_DENY := 0.20.2
 RUST_SOURCES := $(wildcard Cargo.toml Cargo.lock) $(shell find crates -type f 2>/dev/null)
 INSTALLED    := $(wildcard include/*.h include/*.hpp fortran/*.f90 fortran/*.inc packaging/*)
 GRAYSCOTT    := $(wildcard examples/grayscott/*.c)
+MANDELBULB   := $(wildcard examples/mandelbulb/*.c)
 CFLAGS       := -std=c99 -O3 -Wall -Wextra
 
 .PHONY: help
@@ -96,12 +97,13 @@ $(STAMPS)/tree: $(INSTALLED) $(STAMPS)/workspace $(STAMPS)/package
 	@$(VENV)/bin/python packaging/tree.py --built $(BUILT) --into $(VENV)
 	@touch $@
 
-# Twice: as it is, and with every call of Forebay's compiled to nothing, to compare with. The wrapper
+# Gray-Scott twice: as it is, and with every call of Forebay's compiled to nothing, to compare with. The wrapper
 # writes where libmpi and libforebay are into the binaries, so both run from anywhere.
-$(STAMPS)/examples: $(wildcard examples/grayscott/*.[ch]) $(STAMPS)/tree
+$(STAMPS)/examples: $(wildcard examples/grayscott/*.[ch] examples/mandelbulb/*.[ch]) $(STAMPS)/tree
 	@$(STEP) "Gray-Scott" $(VENV)/bin/mpicc $(CFLAGS) $(GRAYSCOTT) -lforebay -lm -o $(VENV)/bin/grayscott
 	@$(STEP) "Gray-Scott without Forebay" $(VENV)/bin/mpicc $(CFLAGS) -DGRAYSCOTT_NO_FOREBAY $(GRAYSCOTT) -lm \
 	    -o $(VENV)/bin/grayscott-plain
+	@$(STEP) "Mandelbulb" $(VENV)/bin/mpicc $(CFLAGS) $(MANDELBULB) -lforebay -lm -o $(VENV)/bin/mandelbulb
 	@touch $@
 
 # ---- install ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* Opens a Forebay producer, or a parallel reader, on every rank of an MPI communicator.
+/* Opens a Forebay producer, a handle that drives a pipeline, or a parallel reader, on every rank of an MPI communicator.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -36,6 +36,11 @@ enum { FB_MPI_ERROR_MAX = 1024, FB_MPI_JOB_MAX = 256 };
  * return FB_OK, or all return the same kind of error with the same text, since a stream that lacks a rank
  * could never close a step. */
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer);
+
+/* Opens a handle that drives the pipeline `name`, as fb_pipeline_open does, on all ranks of `comm`.  Collective, as
+ * fb_producer_open_mpi. */
+static inline int fb_pipeline_open_mpi(const fb_producer_options *options, const char *name, int64_t server, MPI_Comm comm,
+                                       fb_pipeline **pipeline);
 
 /* Attaches a reader with one rank for each of `comm` (`rank` and `size` in `options` are ignored).  Without a name in `options`
  * it is given one that no other reader has.  Collective, as fb_producer_open_mpi. */
@@ -115,6 +120,31 @@ static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_C
     if (result != FB_OK && *producer) {
         fb_producer_close(*producer);
         *producer = NULL;
+    }
+    free(text);
+    return result == FB_OK ? FB_OK : fb_error_set(result, error);
+}
+
+static inline int fb_pipeline_open_mpi(const fb_producer_options *options, const char *name, int64_t server, MPI_Comm comm,
+                                       fb_pipeline **pipeline) {
+    fb_producer_options mine = *options;
+    char *text, job[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
+    int rank, ranks, result;
+
+    *pipeline = NULL;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    result = fb_mpi_tell(options->group, options->job, comm, rank, ranks, &text, job, error);
+    if (result == FB_OK) {
+        mine.job = job;
+        mine.group = text;
+        mine.rank = (uint32_t)rank;
+        mine.size = (uint32_t)ranks;
+        result = fb_mpi_agree(fb_pipeline_open(&mine, name, server, pipeline), comm, rank, ranks, error);
+    }
+    if (result != FB_OK && *pipeline) {
+        fb_pipeline_close(*pipeline);
+        *pipeline = NULL;
     }
     free(text);
     return result == FB_OK ? FB_OK : fb_error_set(result, error);

@@ -15,6 +15,7 @@ from support.sessions import consumer, producer
 
 import forebay
 from forebay import viz
+from forebay.viz import occlusion
 
 OPAQUE = """
 viz.Picture(name="contour", layers=[viz.Contour("U", [0.4, 0.9], color="V")], **small),
@@ -78,7 +79,7 @@ def test_many_workers_draw_what_one_does(alone: dict[str, np.ndarray], own_place
 FLOW = """
 viz.Picture(name="arrows", layers=[viz.Arrows(("u", "v", "w"), every=5)], **small),
 viz.Picture(name="stream", layers=[viz.Streamlines(("u", "v", "w"), color="u", seeds=(4, 3, 4))], **small),
-viz.Picture(name="stars", layers=[viz.Spheres("stars", 0.2, color="mass")], camera=viz.Camera(eye=(0, 0, 0), look_at=(1, 0, 0), angle=90),
+viz.Picture(name="stars", layers=[viz.Spheres("stars", 0.2, color="mass", reach=0.9, clip=[viz.Plane(normal=(0, 1, 1), point=(0, 0, -1))])], camera=viz.Camera(eye=(0, 0, 0), look_at=(1, 0, 0), angle=90),
             **small),
 viz.Picture(name="mesh", layers=[viz.Mesh("mesh/x", "cells/corners", color="mesh/heat")], **small),
 """
@@ -334,3 +335,27 @@ def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:
     for text, kind, make in bad:
         with pytest.raises(kind, match=text):
             make()
+
+
+def test_light_between_spheres() -> None:
+    """As whoever looks at all pairs counts it, in any order and in portions of any size."""
+    random = np.random.default_rng(3)
+    places = np.concatenate([random.uniform(0, 1, (300, 3)), np.full((2, 3), 0.5)]).astype("f4")
+    radius, reach = 0.03, 0.2
+    apart = places[None].astype("f8") - places[:, None].astype("f8")
+    away = np.linalg.norm(apart, axis=2)
+    sine = np.minimum(radius / np.maximum(away, radius), 1)
+    counts = (away <= reach) & ~np.eye(len(places), dtype=bool)
+    shares = np.where(counts, (1 - np.sqrt(1 - sine**2)) / 2, 0)
+    octants = (apart > 0) @ np.array([1, 2, 4])
+    taken = np.stack([np.where(octants == octant, shares, 0).sum(axis=1) for octant in range(8)], axis=1)
+    wanted = np.sqrt(np.exp(-8 * taken).mean(axis=1))
+    light = occlusion.light_of(places, radius, reach)
+    np.testing.assert_allclose(light, wanted, atol=1e-5)
+    assert 0.1 < light.min() < 0.9 < light.max() <= 1
+    order = random.permutation(len(places))
+    np.testing.assert_array_equal(occlusion.light_of(places[order], radius, reach), light[order])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(occlusion, "_PAIRS", 7)
+        np.testing.assert_array_equal(occlusion.light_of(places, radius, reach), light)
+    assert len(occlusion.light_of(places[:0], radius, reach)) == 0

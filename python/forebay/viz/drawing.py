@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,19 @@ class Drawn:
         return self.picture.file_name(self.step, self.camera)
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """All workers' parts of a picture, put together."""
+
+    which: int
+    camera: int
+    view: View
+    colors: Array
+    depths: Array
+    through: Array | None
+    """What one sees through, before them."""
+
+
 class Drawing:
     """Draws some pictures of each step that it is given, on all workers at once.
 
@@ -90,6 +103,16 @@ class Drawing:
         Copies what filters need of the blocks. Waits for the other workers. `Unsupported` where nothing can be drawn, `Invalid` for
         fields that a layer cannot show, and what `comm` raises.
         """
+        drawn: list[Drawn] = []
+        self.draw_each(step, comm, drawn.append)
+        return drawn
+
+    def draw_each(self, step: Step, comm: Intracomm, take: Callable[[Drawn], object]) -> None:
+        """As `draw`, but gives each picture away as soon as it is whole: a worker has no more than one of them in its memory.
+
+        As many pictures as there are workers are put together one after the other, each by another worker; then all of these workers
+        shade theirs, and give it to `take`, at once.
+        """
         shown = [which for which, picture in enumerate(self._pictures) if step.number % picture.every == 0]
         domains = self._domains(step, comm)
         facts = agree(self._layers, step, comm, self._longest)
@@ -101,14 +124,14 @@ class Drawing:
                     known = facts[self._layers.index(layer)]
                     parts[layer, domains[which]] = shape(layer, step, domains[which], known)
         self._widen(parts, (shown, domains), comm)
-        drawn: list[Drawn] = []
         frames = [(which, camera) for which in shown for camera in range(len(self._pictures[which].cameras))]
-        for number, (which, camera) in enumerate(frames):
-            root = number % comm.Get_size()
-            frame = self._frame(which, camera, (step, domains[which], parts), comm, root)
-            if frame is not None:
-                drawn.append(Drawn(self._pictures[which], camera, step.number, frame))
-        return drawn
+        for first in range(0, len(frames), comm.Get_size()):
+            mine: _Whole | None = None
+            for root, (which, camera) in enumerate(frames[first : first + comm.Get_size()]):
+                frame = self._put_together(which, camera, (step, domains[which], parts), comm, root)
+                mine = frame or mine
+            if mine is not None:
+                take(self._finished(mine, step, comm))
 
     def shown_at(self, number: int) -> list[Picture]:
         """The pictures that are drawn at a step of this number."""
@@ -165,15 +188,15 @@ class Drawing:
             low, high = 0.0, 1.0  # nothing was drawn
         return (low, high) if low < high else (low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1))
 
-    def _frame(
+    def _put_together(
         self,
         which: int,
         camera: int,
         given: tuple[Step, Domain, _Parts],
         comm: Intracomm,
         root: int,
-    ) -> Array | None:
-        """One picture from one camera, whole at the root."""
+    ) -> _Whole | None:
+        """One picture from one camera, whole at the root, where it is kept while others are drawn."""
         picture, (step, domain, parts) = self._pictures[which], given
         scene = self._scene(which)
         if camera == 0:
@@ -190,6 +213,7 @@ class Drawing:
         to = None if sees_through else root
         comm.Composite_nearest(colors, depths, to, with_depths=sees_through or picture.darkening > 0)
         if sees_through:
+            # Drawing again takes the memory of what was drawn before.
             colors, depths = colors.copy(), depths.copy()
             self._set_depths(depths)
             through = put_together(
@@ -202,11 +226,18 @@ class Drawing:
             )
         if comm.Get_rank() != root:
             return None
-        frame = finished(picture, view, colors, depths, through)
+        if not sees_through:
+            colors, depths = colors.copy(), depths.copy()
+        return _Whole(which, camera, view, colors, depths, through)
+
+    def _finished(self, whole: _Whole, step: Step, comm: Intracomm) -> Drawn:
+        """Samples become pixels, hollows are darkened, words are written."""
+        picture = self._pictures[whole.which]
+        pixels = finished(picture, whole.view, whole.colors, whole.depths, whole.through)
         caption = _caption(picture, step, comm.Get_size()) if picture.caption else ""
-        legends = self._legends(which, step) if picture.legend else []
-        words.write(frame, picture, caption, legends)
-        return frame
+        legends = self._legends(whole.which, step) if picture.legend else []
+        words.write(pixels, picture, caption, legends)
+        return Drawn(picture, whole.camera, step.number, pixels)
 
     def _legends(self, which: int, step: Step) -> list[words.Legend]:
         found: dict[Any, words.Legend] = {}

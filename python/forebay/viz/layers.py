@@ -298,17 +298,24 @@ class Streamlines(_Flow):
 
 @dataclass(frozen=True)
 class Spheres(Layer):
-    """The particles of a species as spheres of a radius in the units of the data. `color` names a field of it; of vectors their length."""
+    """The particles of a species as spheres of a radius in the units of the data. `color` names a field of it; of vectors their length.
+
+    With `reach`, a distance, each is darkened by those around it that are no farther away, by the share of the directions in which it sees
+    them (ambient occlusion). A rank's ghosts count, so that no seam shows where they reach as far.
+    """
 
     species: str
     radius: float
     places: str = "x"
     """The species' field of where they are: x, y, z."""
+    reach: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.radius < math.inf:
             raise Invalid(f"spheres of {self.species}: radius is {self.radius}: give more than 0")
+        if not 0 <= self.reach < math.inf:
+            raise Invalid(f"spheres of {self.species}: reach is {self.reach}: give 0 or more")
         if self.opacity < 1:
             raise Invalid(
                 f"spheres of {self.species}: one does not see through them: they have no order with others'"

@@ -36,13 +36,21 @@ class Balls:
     radius: float
     values: Array
     """(n,), float32: of the field that colours them."""
+    light: Array | None = None
+    """(n,), float32: how much comes to each, from 0 to 1; all of it by default."""
 
     @classmethod
     def join(cls, several: Sequence[Balls]) -> Balls:
-        """All as one."""
+        """All as one: all or none of them are lit."""
         points = [np.zeros((0, 3), "f4"), *(some.points for some in several)]
         values = [np.zeros(0, "f4"), *(some.values for some in several)]
-        return cls(np.concatenate(points), several[0].radius if several else 1.0, np.concatenate(values))
+        lights = [some.light for some in several if some.light is not None]
+        return cls(
+            np.concatenate(points),
+            several[0].radius if several else 1.0,
+            np.concatenate(values),
+            np.concatenate(lights) if lights else None,
+        )
 
 
 @dataclass

@@ -14,7 +14,7 @@ from forebay._mpi.named import Comm
 from forebay._pipeline import Pipeline
 from forebay._step import Step
 from forebay.viz import cinema, files
-from forebay.viz.drawing import Drawing
+from forebay.viz.drawing import Drawing, Drawn
 from forebay.viz.latest import Latest
 from forebay.viz.picture import Picture
 
@@ -65,10 +65,7 @@ class Pictures(Pipeline):
 
     def execute(self, step: Step, comm: Comm) -> None:
         """Draws the pictures of a step, and writes those that this worker has put together."""
-        for drawn in self._drawing.draw(step, comm):
-            content = files.png(drawn.pixels)
-            files.write(cinema.directory_of(self.output, drawn.picture) / drawn.file_name, content)
-            self._latest.show(drawn, content)
+        self._drawing.draw_each(step, comm, self._write)
         databases = [picture for picture in self._drawing.shown_at(step.number) if picture.cinema]
         if databases:
             comm.Barrier()  # all files are there
@@ -78,6 +75,11 @@ class Pictures(Pipeline):
                 for camera in range(len(picture.cameras))
             ]
             cinema.add(cinema.directory_of(self.output, picture), picture, rows)
+
+    def _write(self, drawn: Drawn) -> None:
+        content = files.png(drawn.pixels)
+        files.write(cinema.directory_of(self.output, drawn.picture) / drawn.file_name, content)
+        self._latest.show(drawn, content)
 
     def close(self) -> None:
         """Closes what it has opened."""

@@ -87,20 +87,23 @@ class SpheresProp:
         self.prop.SetMapper(self._mapper)
         set_colors(self._mapper, self.prop, layer)
 
-    def show(self, balls: Balls, span: Span, domain: Domain) -> None:
+    def show(self, balls: Balls, span: Span) -> None:
         """Shows these, in the colours of these values."""
         self.prop.SetVisibility(len(balls.points) > 0)
         data, cells = _points(balls.points), vtkCellArray()
         count = len(balls.points)
         cells.SetData(1, numpy_to_vtkIdTypeArray(np.arange(count, dtype="i8"), deep=True))
         data.SetVerts(cells)
-        self._mapper.SetScalarVisibility(span is not None)
-        if span is not None:
+        self._mapper.SetScalarVisibility(span is not None or balls.light is not None)
+        if balls.light is not None:
+            shades = numpy_to_vtk(_shaded(self._layer, balls.values, balls.light, span), deep=True)
+            data.GetPointData().SetScalars(shades)
+            self._mapper.SetColorModeToDirectScalars()
+        elif span is not None:
             data.GetPointData().SetScalars(numpy_to_vtk(np.ascontiguousarray(balls.values, "f4"), deep=True))
             self._mapper.SetScalarRange(*span)
         self._mapper.SetRadius(balls.radius)
         self._mapper.SetInputData(data)
-        set_planes(self._mapper, self._layer, domain)
 
 
 class VolumeProp:
@@ -176,6 +179,20 @@ def set_colors(mapper: Any, actor: vtkActor, layer: Layer) -> None:
     surface.SetSpecularPower(35)
     surface.SetLighting(layer.light > 0)
     surface.SetOpacity(layer.opacity)
+
+
+def _shaded(layer: Layer, values: Array, light: Array, span: Span) -> Array:
+    """Colours of so much light, (n, 3) in 8 bits."""
+    if span is None:
+        found = np.broadcast_to(np.array(colors.rgb(layer.tint)), (len(values), 3))
+    else:
+        low, high = span
+        is_known = np.isfinite(values)
+        shares = np.where(is_known, (values.astype("f8") - low) / (high - low), 0).clip(0, 1)
+        found = np.where(
+            is_known[:, None], colors.table(layer.colors)[np.rint(255 * shares).astype("i8")], _MISSING
+        )
+    return np.asarray(np.rint(255 * found * light[:, None]), "u1")
 
 
 def _points(places: Array) -> vtkPolyData:

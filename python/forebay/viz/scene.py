@@ -142,7 +142,7 @@ def _show(
             # There is one in a box.
             prop.show(next((shape for shape in shapes if isinstance(shape, Solid)), None), span, domain)
         case SpheresProp():
-            prop.show(Balls.join([shape for shape in shapes if isinstance(shape, Balls)]), span, domain)
+            prop.show(Balls.join([shape for shape in shapes if isinstance(shape, Balls)]), span)
         case SurfaceProp():
             prop.show(Surface.join([shape for shape in shapes if isinstance(shape, Surface)]), span, domain)
 

@@ -14,6 +14,7 @@ from forebay.viz.blocks import block_of
 from forebay.viz.domain import Domain
 from forebay.viz.facts import Facts
 from forebay.viz.layers import Spheres
+from forebay.viz.occlusion import light_of
 from forebay.viz.parts import Balls, Part
 
 Array = NDArray[Any]
@@ -23,14 +24,33 @@ def spheres(layer: Spheres, step: Step, domain: Domain, _facts: Facts) -> list[P
     """The particles that this worker has, without ghosts: those are others' own."""
     parts = []
     for block in places_of(layer, step):
-        points = domain.to_scene(block.interior)
-        values = np.full(len(points), np.nan, "f4")
+        values = np.full(block.shape[0], np.nan, "f4")
         if layer.color is not None:
-            values = _numbers(block_of(step, layer.color, block).interior, len(points), layer)
-        seen = np.isfinite(points).all(axis=1)
-        balls = Balls(points[seen].astype("f4"), layer.radius * domain.scale, values[seen])
+            values = _numbers(block_of(step, layer.color, block).interior, block.shape[0], layer)
+        seen = _seen(layer, block.interior)
+        points = domain.to_scene(block.interior[seen])
+        balls = Balls(points.astype("f4"), layer.radius * domain.scale, values[seen], _light(layer, block))
         parts.append(Part(points.min(axis=0, initial=np.inf), points.max(axis=0, initial=-np.inf), balls))
     return parts
+
+
+def _seen(layer: Spheres, places: Array) -> Array:
+    """Which are somewhere, and not cut away: a sphere is cut away as a whole, with its middle."""
+    seen = np.isfinite(places).all(axis=1)
+    for plane in layer.clip:
+        normal = np.asarray(plane.normal, "f8")
+        seen &= (places - np.asarray(plane.point, "f8")) @ normal >= 0
+    return np.asarray(seen)
+
+
+def _light(layer: Spheres, block: Block) -> Array | None:
+    """How much light comes to each that is seen, between those that are: ghosts are behind the borders."""
+    if layer.reach == 0:
+        return None
+    seen, first = _seen(layer, block.data), block.ghost_low[0]
+    light = np.ones(len(block.data), "f4")
+    light[seen] = light_of(block.data[seen], layer.radius, layer.reach)
+    return light[first : first + block.shape[0]][seen[first : first + block.shape[0]]]
 
 
 def places_of(layer: Spheres, step: Step) -> list[Block]:
