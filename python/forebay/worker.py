@@ -79,7 +79,7 @@ def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
         started = time.perf_counter()
         error = None
         try:
-            pipeline.execute(Step(core), Comm._of(comm))
+            _execute(pipeline, Step(core), Comm._of(comm))
         except Exception:
             error = traceback.format_exc()
         # The step's memory is used again once this is told: views of it must be gone.
@@ -87,6 +87,12 @@ def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
         del core, comm, order
         gc.collect()
         worker.done(execution, error, time.perf_counter() - started)
+
+
+def _execute(pipeline: Pipeline, step: Step, comm: Comm) -> None:
+    pipeline.execute(step, comm)
+    if comm._stuck is not None:
+        raise comm._stuck
 
 
 def main() -> int:

@@ -66,6 +66,9 @@ class Intracomm(Compositing):
     the others of that communicator, on all. Buffers are anything contiguous that has Python's buffer protocol.
     """
 
+    _stuck: BaseException | None = None
+    """What went wrong where nobody could be told of it."""
+
     def __init__(self, comm: Intracomm | None = None) -> None:
         self._given: _forebay.Comm | None = None if comm is None else comm._given
         self._name = ""
@@ -75,6 +78,10 @@ class Intracomm(Compositing):
         made = cls.__new__(cls)
         made._given, made._name = core, ""
         return made
+
+    def _stick(self, error: BaseException) -> None:
+        """Keeps an error that its cause could not raise: an execution with this communicator has failed by it."""
+        self._stuck = self._stuck or error
 
     @property
     def _core(self) -> _forebay.Comm:

@@ -1,0 +1,145 @@
+"""VTK's own parallel filters on a communicator of Forebay's."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.native import ROOT
+from support.pipelines import code, pipeline_status
+from support.sessions import producer
+from support.waiting import wait_until
+from vtkmodules.vtkCommonCore import vtkVersion
+from vtkmodules.vtkParallelCore import vtkSocketCommunicator, vtkSubCommunicator
+
+import forebay
+from forebay.vtk import filters
+from forebay.vtk.layout import Table
+
+__all__ = ["code"]
+
+RANKS = ROOT / "tests" / "support" / "vtk_ranks.py"
+
+
+def told(ranks: int, case: str, *words: object) -> list[Any]:
+    """What the ranks of a case print, each a line."""
+    command = [sys.executable, "-m", "forebay.MPI", "-n", str(ranks), str(RANKS), case, *map(str, words)]
+    environment = {**os.environ, "VTK_DEFAULT_OPENGL_WINDOW": "vtkEGLRenderWindow"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+    lines = done.stdout.replace("}{", "}\n{").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith(("{", "["))]
+    assert found, done.stderr
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_filters_find_on_many_ranks_what_they_find_on_one(own_place: Path, ranks: int) -> None:
+    (all_told,) = told(ranks, "filters", own_place)
+    found, alone = all_told["found"], all_told["alone"]
+    assert {name: found[name] for name in alone} == alone
+    assert all(alone.values())
+    cells, edges = all_told["cells"], [12 * rank // ranks for rank in range(ranks + 1)]
+    assert found["vtkDuplicatePolyData"] == [cells] * ranks
+    assert found["vtkGenerateProcessIds"] == [[rank, rank] for rank in range(ranks)]
+    # Mirrored at the lowest layer of all.
+    assert found["vtkPReflectionFilter"] == [[-edges[rank + 1], -edges[rank]] for rank in range(ranks)]
+    tried = {*found, "vtkTreeCompositer", "vtkCompressCompositer"}
+    assert tried == set(filters.TRIED)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_compositers_of_vtk(ranks: int) -> None:
+    """They show what one process draws, to the last bit."""
+    assert told(ranks, "pictures") == [[0, 0]]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_dies_is_told_although_vtk_does_not_ask(ranks: int) -> None:
+    every = told(ranks, "death")
+    assert len(every) == ranks - 1
+    for one in every:
+        assert one["updated"]
+        assert one["update"] == "Unreachable"
+        assert one["left"].startswith("Unreachable: ")
+        assert "rank 1" in one["left"]
+
+
+def test_what_would_run_alone_is_refused_by_name() -> None:
+    ghosts, more = ["vtkGhostCellsGenerator"], ["vtkRedistributeDataSetFilter", "vtkDistributedDataFilter"]
+    assert told(1, "refusals") == [ghosts * 4 + more + ["vtkExpandMarkedElements"] + ghosts]
+
+
+def test_a_controller_that_is_closed() -> None:
+    assert told(1, "closed") == [["a controller has gone without close(): make it in a `with`"]]
+
+
+def test_a_vtk_that_is_built_in_another_way() -> None:
+    """What is not where it should be is refused, and nothing is touched."""
+    version, unused = vtkVersion.GetVTKVersion(), ctypes.CFUNCTYPE(None)(lambda: None)
+    communicator = vtkSubCommunicator()
+    text = rf"^VTK {version} is not built as Forebay knows it: its vtkSubCommunicator has 0 places in its table for _ZN1x1yEv; use"
+    with pytest.raises(forebay.Unsupported, match=text):
+        Table(communicator, {"_ZN1x1yEv": unused})
+    table = Table(communicator, {"_ZN15vtkCommunicator7BarrierEv": unused})
+    with pytest.raises(forebay.Unsupported, match="its vtkSocketCommunicator has another table"):
+        table.put(vtkSocketCommunicator())
+
+    class Derived(vtkSubCommunicator):
+        pass
+
+    with pytest.raises(forebay.Unsupported, match="its Derived has no table of its own"):
+        Table(Derived(), {"_ZN15vtkCommunicator7BarrierEv": unused})
+    assert communicator.GetNumberOfProcesses() == 1
+
+
+FORGETS = """
+import forebay.vtk
+from vtkmodules.vtkCommonDataModel import vtkImageData
+from vtkmodules.vtkFiltersParallel import vtkPOutlineFilter
+
+class Forgets(forebay.Pipeline):
+    fields = {"U": forebay.every(1)}
+
+    def execute(self, step, comm):
+        comm.set_timeout(0.5)
+        outline, image = vtkPOutlineFilter(), vtkImageData()
+        image.SetDimensions(2, 2, 2)
+        outline.SetInputData(image)
+        controller = forebay.vtk.Controller(comm)
+        outline.SetController(controller)
+        if comm.rank == 0 or step.number == 0:
+            outline.Update()
+        try:
+            controller.close()
+        except forebay.Error:
+            pass
+"""
+
+
+def test_a_step_fails_although_its_code_does_not_ask(
+    two: forebay.LocalGroup, code: Callable[[str], str]
+) -> None:
+    """Another worker did not answer: VTK told nobody, and neither does the code."""
+    forebay.Admin(group=two.path).create_pipeline("forgets", f"{code(FORGETS)}:Forgets", stream="s")
+    with producer(two, "s", policy="block") as sim:
+        sim.array("U", dtype="f8", shape=(4,))
+        for number in range(2):
+            with sim.step(number) as step:
+                step.put("U", np.zeros(4), offset=(0,))
+
+        def all_ran() -> bool:
+            status = pipeline_status(two, "forgets")
+            return status["executed"] + status["failed"] >= 2
+
+        wait_until(all_ran)
+    status = pipeline_status(two, "forgets")
+    assert (status["executed"], status["failed"]) == (1, 1), status["last_error"]
+    assert "did not" in status["last_error"] or "Timeout" in status["last_error"], status["last_error"]
