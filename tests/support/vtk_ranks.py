@@ -14,7 +14,7 @@ import numpy as np
 import vtkmodules.vtkRenderingOpenGL2  # noqa: F401 - VTK finds its implementations by such imports
 from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
 from vtkmodules.vtkCommonCore import vtkFloatArray, vtkPoints, vtkUnsignedCharArray
-from vtkmodules.vtkCommonDataModel import vtkImageData, vtkPolyData, vtkStatisticalModel, vtkTable
+from vtkmodules.vtkCommonDataModel import vtkImageData, vtkPolyData, vtkTable
 from vtkmodules.vtkCommonExecutionModel import vtkAlgorithm, vtkTrivialProducer
 from vtkmodules.vtkFiltersCore import vtkContourFilter, vtkThreshold
 from vtkmodules.vtkFiltersExtraction import vtkExpandMarkedElements
@@ -163,15 +163,20 @@ def statistics(make: type, columns: tuple[str, ...]) -> Callable[..., Any]:
     return case
 
 
-def numbers(model: vtkStatisticalModel) -> list[Any]:
-    """All tables of a model."""
+def numbers(model: Any) -> list[Any]:
+    """All tables of a model, which was a set of blocks until VTK 9.5."""
     found = []
-    for kind in range(model.GetNumberOfTableTypes()):
-        for number in range(model.GetNumberOfTables(kind)):
-            rows = model.GetTable(kind, number)
-            for row in range(rows.GetNumberOfRows()):
-                cells = [rows.GetValue(row, column) for column in range(rows.GetNumberOfColumns())]
-                found.append([round(c.ToDouble(), 6) if c.IsNumeric() else c.ToString() for c in cells])
+    if hasattr(model, "GetNumberOfBlocks"):
+        tables = [model.GetBlock(number) for number in range(model.GetNumberOfBlocks())]
+    else:
+        kinds = range(model.GetNumberOfTableTypes())
+        tables = [
+            model.GetTable(kind, number) for kind in kinds for number in range(model.GetNumberOfTables(kind))
+        ]
+    for rows in filter(None, tables):
+        for row in range(rows.GetNumberOfRows()):
+            cells = [rows.GetValue(row, column) for column in range(rows.GetNumberOfColumns())]
+            found.append([round(c.ToDouble(), 6) if c.IsNumeric() else c.ToString() for c in cells])
     return sorted(found, key=str)
 
 

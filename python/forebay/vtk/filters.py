@@ -10,39 +10,42 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
+from vtkmodules.vtkCommonCore import vtkVersion
 from vtkmodules.vtkCommonExecutionModel import vtkAlgorithm
 
 from forebay._errors import Unsupported
 
-TRIED: Final = frozenset(
-    {
-        "vtkAggregateDataSetFilter",
-        "vtkCollectPolyData",
-        "vtkCompressCompositer",
-        "vtkDuplicatePolyData",
-        "vtkGenerateProcessIds",
-        "vtkHDFWriter",
-        "vtkIntegrateAttributes",
-        "vtkPContingencyStatistics",
-        "vtkPCorrelativeStatistics",
-        "vtkPDescriptiveStatistics",
-        "vtkPMultiCorrelativeStatistics",
-        "vtkPOrderStatistics",
-        "vtkPOutlineCornerFilter",
-        "vtkPOutlineFilter",
-        "vtkPPCAStatistics",
-        "vtkPProbeFilter",
-        "vtkPReflectionFilter",
-        "vtkPResampleFilter",
-        "vtkTreeCompositer",
-        "vtkXMLPImageDataWriter",
-        "vtkXMLPPolyDataWriter",
-        "vtkXMLPUnstructuredGridWriter",
-    }
-)
+_TRIED: Final = {
+    "vtkAggregateDataSetFilter",
+    "vtkCollectPolyData",
+    "vtkCompressCompositer",
+    "vtkDuplicatePolyData",
+    "vtkGenerateProcessIds",
+    "vtkHDFWriter",
+    "vtkIntegrateAttributes",
+    "vtkPContingencyStatistics",
+    "vtkPCorrelativeStatistics",
+    "vtkPDescriptiveStatistics",
+    "vtkPMultiCorrelativeStatistics",
+    "vtkPOrderStatistics",
+    "vtkPOutlineCornerFilter",
+    "vtkPOutlineFilter",
+    "vtkPPCAStatistics",
+    "vtkPProbeFilter",
+    "vtkPReflectionFilter",
+    "vtkPResampleFilter",
+    "vtkTreeCompositer",
+    "vtkXMLPImageDataWriter",
+    "vtkXMLPPolyDataWriter",
+    "vtkXMLPUnstructuredGridWriter",
+}
+# In VTK 9.4 the first rank writes what it has itself.
+_SINCE: Final = {"vtkHDFWriter": (9, 5)}
+_VERSION: Final = (vtkVersion.GetVTKMajorVersion(), vtkVersion.GetVTKMinorVersion())
+TRIED: Final = frozenset(name for name in _TRIED if _SINCE.get(name, (9, 4)) <= _VERSION)
 """Each is compared, in a test, with what one process finds."""
 
-# Where others are that take a controller. Those of readers and of hyper tree grids are refused when they are used, not when they are made.
+# Where others are that take a controller. Readers are refused when they are used, not when they are made.
 _MODULES: Final = (
     "vtkFiltersAMR",
     "vtkFiltersExtraction",
@@ -51,6 +54,8 @@ _MODULES: Final = (
     "vtkFiltersParallelDIY2",
     "vtkFiltersParallelImaging",
     "vtkFiltersParallelStatistics",
+    "vtkIOHDF",
+    "vtkIOParallelXML",
 )
 
 
