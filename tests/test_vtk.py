@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from forebay.vtk.layout import Table
 
 __all__ = ["code"]
 
+BIN = Path(sys.prefix, "bin")
 RANKS = ROOT / "tests" / "support" / "vtk_ranks.py"
 
 
@@ -143,3 +146,67 @@ def test_a_step_fails_although_its_code_does_not_ask(
     status = pipeline_status(two, "forgets")
     assert (status["executed"], status["failed"]) == (1, 1), status["last_error"]
     assert "did not" in status["last_error"] or "Timeout" in status["last_error"], status["last_error"]
+
+
+# ---- in C++ ------------------------------------------------------------------------------------------------
+
+
+def test_the_controller_in_cpp(one: forebay.LocalGroup, own_place: Path) -> None:
+    """Built against the VTK that is installed with its headers; it tells the same of the same."""
+    if not Path("/usr/include/vtk-9.1").exists():
+        pytest.skip("there are no headers of VTK: apt install libvtk9-dev")
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "FOREBAY_GROUP": one.path}
+
+    def run(*words: object) -> None:
+        done = subprocess.run(
+            list(map(str, words)), env=environment, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    built = own_place / "built"
+    run("cmake", "-S", ROOT / "integrations" / "vtk", "-B", built, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+    run("cmake", "--build", built, "-j", "2")
+
+    def ranks(*words: str) -> list[tuple[int, str, str]]:
+        """Of all three: how they ended, and what they said."""
+        command = str(built / "forebay_vtk_example")
+        every = [
+            subprocess.Popen(
+                [command, str(rank), "3", *words],
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(3)
+        ]
+        return [
+            (one.wait(), said[0], said[1])
+            for one, said in [(one, one.communicate(timeout=60)) for one in every]
+        ]
+
+    assert ranks() == [(0, "3 ranks: area 3.140892\n", ""), (0, "", ""), (0, "", "")]
+    for ended, _, said in ranks("untried"):
+        assert ended == 1
+        assert said.startswith("integrating: FB_UNSUPPORTED: vtkTransmitPolyDataPiece was not found to work")
+    first, second, last = ranks("dies")
+    assert last == (0, "", "")
+    for ended, out, said in (first, second):
+        assert (ended, out) == (1, "")
+        assert said.startswith("integrating: FB_UNREACHABLE: ")
+        assert "rank 2" in said
+
+
+def test_the_same_filters_are_refused_in_cpp() -> None:
+    header = (ROOT / "integrations" / "vtk" / "refused.h").read_text()
+    names = re.findall(r'"(vtk\w+)"', header)
+    assert names == sorted(names)
+    modules = [importlib.import_module(f"vtkmodules.{name}") for name in filters._MODULES]
+    known = {name: found for module in modules for name, found in vars(module).items()}
+    bases = {base.__name__ for name in filters.TRIED for base in getattr(known.get(name), "__mro__", ())}
+    takes_one = {
+        found.__name__
+        for found in known.values()
+        if hasattr(found, "SetController") and hasattr(found, "override")
+    }
+    assert set(names) == takes_one - filters.TRIED - bases
