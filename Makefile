@@ -137,6 +137,11 @@ demo: build ## the main job, start to end: simulation, pictures, a reader
 bench: build peers ## measure, beside the limits of this machine and beside peers
 	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/forebay bench $(ARGS)
 
+# The experiments of the paper on elastic visualization, for docs/elastic.md: minutes, on a machine that does nothing else.
+.PHONY: figures
+figures: build peers ## measure and draw the figures of docs/elastic.md
+	@PATH="$(VENV)/bin:$$PATH" $(VENV)/bin/forebay bench pictures --plot docs/images/elastic.png $(ARGS)
+
 .PHONY: peers
 peers: $(STAMPS)/peers ## install what bench compares with
 

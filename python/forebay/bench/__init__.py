@@ -18,6 +18,7 @@ BENCHES = (
     "subscribe",
     "collectives",
     "composite",
+    "pictures",
     "slowdown",
     "startup",
     "elastic",

@@ -61,8 +61,7 @@ class Window:
         Both are of this window, and hold until it draws again.
         """
         width, height = size
-        self._window.SetSize(width, height)
-        self._window.Render()
+        self.render(size)
         self._window.GetRGBACharPixelData(0, 0, width - 1, height - 1, 0, self._colors)
         self._window.GetZbufferData(0, 0, width - 1, height - 1, self._depths)
         colors = vtk_to_numpy(self._colors).reshape(height, width, 4)
@@ -71,6 +70,11 @@ class Window:
             raise Unsupported("VTK gave no depths of what it has drawn")
         return colors, depths
 
+    def render(self, size: tuple[int, int]) -> None:
+        """Draws, and reads nothing back."""
+        self._window.SetSize(*size)
+        self._window.Render()
+
     def set_depths(self, depths: Array) -> None:
         """What is drawn next is hidden behind these, if its renderer preserves them."""
         height, width = depths.shape
@@ -78,7 +82,11 @@ class Window:
 
     def draw_over(self, size: tuple[int, int]) -> Array:
         """Colours, multiplied with alpha, of what is before the depths that were set. They are the caller's."""
+        self.render(size)
+        return self.read(size)
+
+    def read(self, size: tuple[int, int]) -> Array:
+        """The colours of what it shows. They are the caller's."""
         width, height = size
-        self._window.Render()
         self._window.GetRGBACharPixelData(0, 0, width - 1, height - 1, 0, self._colors)
         return np.array(vtk_to_numpy(self._colors).reshape(height, width, 4))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench pictures: what it takes to draw on a group that grows, beside VTK's own way, MPI, and a restart.
+
+frames           240,000 triangles on 2 processes, beside VTK's synchronized renderers with its tree compositer
+                 on the same communicator
+pipelines        all that the pipelines of examples/pipelines do with a step of Gray-Scott (the same data for all
+                 numbers of processes) and of the Mandelbulb (as many blocks as processes), on Forebay's messages
+                 and on mpi4py's, with the same code; and with Forebay's own compositing
+resize           from asking for one more server to the first picture in which it drew; and the same by ending the
+                 group and starting a larger one
+joins            how long a step's pipeline takes while a server joins, which has a core of its own, as another node
+                 would; and where it shares all cores with the others
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay.bench import forebay_side, grayscott, pictures_plot, pictures_scenes
+from forebay.bench.communicators import Communicator, communicators, timed
+from forebay.bench.driven import Driven
+from forebay.bench.harness import Report, at_most, repetitions_of
+from forebay.bench.measured import Measured
+from forebay.bench.samples import Samples, median, spread
+
+Array = NDArray[Any]
+_EDGE = 96
+_BULB = (32, 128, 128)
+_GRAYSCOTT_STEPS = 300
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this benchmark."""
+    parser.add_argument("--plot", metavar="FILE", help="draw pipelines, resizes and joins, too")
+    parser.add_argument("--part", choices=("frames", "pipelines", "resize", "joins"), help="only one part")
+
+
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Measures all, or one part."""
+    os.environ.setdefault("VTK_DEFAULT_OPENGL_WINDOW", "vtkEGLRenderWindow")
+    quick, measured = options.quick, Measured()
+    parts = (options.part,) if options.part else ("frames", "pipelines", "resize", "joins")
+    with communicators() as known:
+        if "frames" in parts:
+            _frames(
+                known[0], report, repetitions_of(options.repetitions, quick, 3, few=1), 4 if quick else 20
+            )
+        if "pipelines" in parts:
+            _pipelines(known, report, measured, quick, repetitions_of(options.repetitions, quick, 3, few=1))
+    if "resize" in parts:
+        _resizes(
+            report,
+            measured,
+            (1,) if quick else (1, 2, 3, 4),
+            repetitions_of(options.repetitions, quick, 3, few=1),
+        )
+    if "joins" in parts:
+        _joins(report, measured, 1 if quick else 3)
+    if options.plot:
+        pictures_plot.plot(options.plot, measured)
+
+
+def _rank(comm: Communicator, ranks: int, *words: object) -> dict[tuple[str, int], float]:
+    command = [sys.executable, "-m", "forebay.bench.pictures_rank", comm.module, *map(str, words)]
+    return timed(comm.run(ranks, command))
+
+
+def _frames(ours: Communicator, report: Report, repetitions: int, turns: int) -> None:
+    times: dict[str, Samples] = {}
+    for number in range(repetitions):
+        report.measuring(f"frames {number + 1} of {repetitions}")
+        for (what, _), seconds in _rank(ours, 2, "frames", turns).items():
+            times.setdefault(what, []).append(1e3 * seconds)
+    report.samples(
+        "frame of 240k triangles, 2 processes",
+        times["frame"],
+        "ms",
+        against="VTK's renderers",
+        base=times["frame-vtk"],
+        bar=at_most(1.15),
+        note="until rank 0 has the picture as an array; VTK's until it is in rank 0's window",
+    )
+    report.samples(
+        "the same, both as arrays", times["frame"], "ms", against="VTK's renderers", base=times["picture-vtk"]
+    )
+
+
+# ---- pipelines on comm and on mpi4py ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held(stream: str, fields: dict[str, Array], blocks: int, **of_fields: Any) -> Iterator[str]:
+    """A group on which a step of a stream is held, cut along z; its path."""
+    with (
+        forebay_side.package().local(servers=1) as group,
+        forebay_side.package().Producer(stream, group=group.path, keep=1) as sim,
+    ):
+        for name, array in fields.items():
+            sim.array(name, dtype=array.dtype, shape=array.shape, **of_fields)
+        with sim.step(0, time=0.0) as step:
+            for name, array in fields.items():
+                for number in range(blocks):
+                    first, end = (len(array) * n // blocks for n in (number, number + 1))
+                    step.put(name, array[first:end], offset=(first, 0, 0), number=number)
+        yield group.path
+
+
+def _reaction(edge: int) -> dict[str, Array]:
+    """U and V of the mini-application after some hundred steps."""
+    forebay = forebay_side.package()
+    with tempfile.TemporaryDirectory() as place, forebay.local(servers=1) as group:
+        program = grayscott.Program(
+            grayscott.find("grayscott"),
+            grayscott.find("mpiexec"),
+            ["--group", group.path, "--output-every", str(_GRAYSCOTT_STEPS), "--policy", "block"],
+        )
+        load = grayscott.Load(2, edge, _GRAYSCOTT_STEPS)
+        with forebay.Consumer("grayscott", fields=["U", "V"], group=group.path) as reader:
+            running = threading.Thread(target=program.run, args=(load, Path(place)))
+            running.start()
+            with reader.next() as step:
+                found = {name: np.array(step[name][...], "f8") for name in ("U", "V")}
+            running.join()
+    return found
+
+
+def _pipelines(
+    known: list[Communicator], report: Report, measured: Measured, quick: bool, repetitions: int
+) -> None:
+    edge, turns = (32, 3) if quick else (_EDGE, 10)
+    ranks = (1, 2) if quick else (1, 2, 4)
+    reaction = _reaction(edge)
+    for number in ranks:
+        with _held("grayscott", reaction, 4) as path:
+            _pipeline(known, report, measured, ("grayscott", number), (path, turns, repetitions))
+    for number in ranks:
+        bulb = pictures_scenes.mandelbulb(
+            (_BULB[0] * number, *_BULB[1:]) if not quick else (8 * number, 24, 24)
+        )
+        with _held("mandelbulb", {"escape": bulb}, number) as path:
+            _pipeline(known, report, measured, ("mandelbulb", number), (path, turns, repetitions))
+
+
+def _pipeline(
+    known: list[Communicator],
+    report: Report,
+    measured: Measured,
+    which: tuple[str, int],
+    how: tuple[str, int, int],
+) -> None:
+    (stream, ranks), (path, turns, repetitions) = which, how
+    times: dict[str, Samples] = {}
+    for repetition in range(repetitions):
+        report.measuring(f"{stream} on {ranks}, {repetition + 1} of {repetitions}")
+        for comm in known:
+            for (what, _), seconds in _rank(comm, ranks, "pipeline", path, stream, turns).items():
+                name = comm.name if what == "messages" else "Forebay, own compositing"
+                times.setdefault(name, []).append(1e3 * seconds)
+    cores = len(os.sched_getaffinity(0))
+    for name, values in times.items():
+        measured.pipelines.setdefault(stream, {}).setdefault(name, {})[ranks] = median(values) / 1e3
+        if name in ("Forebay", "Forebay, own compositing"):
+            continue
+        for ours in ("Forebay", "Forebay, own compositing"):
+            report.samples(
+                f"{stream}, {ranks} processes" + ours.removeprefix("Forebay"),
+                times[ours],
+                "ms",
+                against=f"mpi4py, {name}",
+                base=values,
+                # Who has no core of its own waits for others' to be free, which MPI does without giving its own away.
+                bar=at_most(1.05) if ours == "Forebay" and ranks <= cores else None,
+            )
+
+
+# ---- servers that join --------------------------------------------------------------------------------------
+
+
+def _resizes(report: Report, measured: Measured, sizes: tuple[int, ...], repetitions: int) -> None:
+    elastic: dict[int, Samples] = {size: [] for size in sizes}
+    restart: dict[int, Samples] = {size: [] for size in sizes}
+    gaps: dict[int, Samples] = {size: [] for size in sizes}
+    for repetition in range(repetitions):
+        for size in sizes:
+            report.measuring(f"resize {size} to {size + 1}, {repetition + 1} of {repetitions}")
+            with Driven(size) as driven:
+                driven.steps(5)
+                took, longest = driven.grown()
+                elastic[size].append(took)
+                gaps[size].append(longest)
+            with Driven(size) as driven:
+                driven.steps(5)
+                restart[size].append(driven.restarted(size + 1))
+    for size in sizes:
+        report.samples(
+            f"from {size} to {size + 1} servers",
+            elastic[size],
+            "s",
+            against="restart",
+            base=restart[size],
+            bar=at_most(0.1),
+            note="until there is a picture in which it drew",
+        )
+        report.samples(
+            f"from {size} to {size + 1} servers, longest time without a picture",
+            gaps[size],
+            "s",
+            against="restart",
+            base=restart[size],
+        )
+        measured.elastic[size], measured.restart[size] = median(elastic[size]), median(restart[size])
+        measured.gaps[size] = median(gaps[size])
+
+
+def _joins(report: Report, measured: Measured, repetitions: int) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        report.note("joins need two cores: one for each server")
+        return
+    for shared in (False, True):
+        longest: Samples = []
+        for repetition in range(repetitions):
+            report.measuring(f"joins {repetition + 1} of {repetitions}")
+            with _only_on(cores if shared else cores[:1]), Driven(1) as driven:
+                driven.steps(20)
+                usual = median([step["execute"] for step in driven.told[5:]])
+                began = len(driven.told)
+                driven.grown(after=20, cores=None if shared else cores[1:2])
+                longest.append(max(step["execute"] for step in driven.told[began:]) / usual)
+                if not shared:
+                    measured.joins, measured.asked = driven.told, driven.asked
+        report.value(
+            "longest pipeline time at a join" + (", cores shared" if shared else ""),
+            max(longest),
+            "x the median before",
+            ratio=max(longest),
+            bar=None if shared else at_most(1.2),
+            n=len(longest),
+            spread=spread(longest),
+        )
+
+
+@contextlib.contextmanager
+def _only_on(cores: list[int]) -> Iterator[None]:
+    """What this thread starts runs on these cores alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
