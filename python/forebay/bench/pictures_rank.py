@@ -2,7 +2,8 @@
 """One rank of some that draw together.
 
 MODULE frames TURNS                    240,000 triangles, put together by `comm`, and by VTK
-MODULE pipeline GROUP STREAM TURNS     all that a pipeline does with a step: cut, draw, put together, shade
+MODULE messages GROUP STREAM TURNS     all that a pipeline does with a step: cut, draw, put together, shade
+MODULE own GROUP STREAM TURNS          the same with compositing of Forebay's
 """
 
 from __future__ import annotations
@@ -82,23 +83,16 @@ def _in_turn(comm: Any, turns: int, calls: dict[str, Callable[[int], object]]) -
         _tell(comm, what, seconds)
 
 
-def _pipeline(comm: Any, mpi: Any, group: str, stream: str, turns: int) -> None:
-    """With messages alone, as any MPI has them; and, where there are, with compositing of the communicator's own."""
+def _pipeline(comm: Any, mpi: Any, how: str, words: list[str]) -> None:
+    """With messages alone, as any MPI has them, or with compositing of the communicator's own."""
     import forebay
 
-    drawings: dict[str, tuple[Any, Any]] = {
-        "messages": (OverMessages(comm, mpi), pictures_scenes.drawing(stream))
-    }
-    if hasattr(comm, "Composite_nearest"):
-        drawings["own"] = comm, pictures_scenes.drawing(stream)
+    group, stream, turns = words
+    drawing = pictures_scenes.drawing(stream)
+    by = OverMessages(comm, mpi) if how == "messages" else comm
     with forebay.Consumer(stream, group=group, start="held", timeout=60) as reader, reader.next() as step:
         share = Share(step, comm.rank, comm.size)
-
-        def draw(what: str) -> Callable[[int], object]:
-            by, of = drawings[what]
-            return lambda _: of.draw(share, by)
-
-        _in_turn(comm, turns, {what: draw(what) for what in drawings})
+        _in_turn(comm, int(turns), {how: lambda _: drawing.draw(share, by)})  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -109,7 +103,7 @@ def main() -> None:
     if what == "frames":
         _frames(comm, int(words[0]))
     else:
-        _pipeline(comm, mpi, words[0], words[1], int(words[2]))
+        _pipeline(comm, mpi, what, words)
 
 
 if __name__ == "__main__":
