@@ -24,6 +24,7 @@ fb_pipeline *staging_open(const struct options *o, const uint64_t shape[3], MPI_
     fb_producer *producer;
 
     options.group = o->group;
+    options.placement = FB_PLACEMENT_BY_BLOCK; /* so that a server that joins is given some, too */
     check(fb_pipeline_open_mpi(&options, o->pipeline, -1, comm, &pipeline), "opening the pipeline");
     check(fb_pipeline_producer(pipeline, &producer), "opening the pipeline");
     for (int d = 0; d < 3; d++) spacing[d] = shape[d] > 1 ? 2 * EDGE / (double)(shape[d] - 1) : 2 * EDGE;

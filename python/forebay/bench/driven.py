@@ -46,7 +46,10 @@ class Driven:
         with forebay.Admin(group=self._group.path) as admin:
             config = {"output": self._place, **_CONFIG}
             admin.create_pipeline("bulb", f"{code}:Bulb", stream="mandelbulb", driven=True, config=config)
-        self._handle = self._run.enter_context(forebay.PipelineHandle("bulb", group=self._group.path))
+        # So that each server has some of the blocks, although there is one rank.
+        self._handle = self._run.enter_context(
+            forebay.PipelineHandle("bulb", group=self._group.path, placement="by-block")
+        )
         self._handle.array("escape", dtype="f4", shape=self._values.shape)
         self._number = 0
 

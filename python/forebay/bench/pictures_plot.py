@@ -69,9 +69,9 @@ def _resizes(axes: Any, measured: Measured) -> None:
             fontsize="small",
         )
     axes.set_yscale("log")
-    axes.set_ylim(0.05, 30)
+    axes.set_ylim(0.05, 150)
     axes.set_xticks(list(places), names)
-    axes.legend(fontsize="small", loc="lower right")
+    axes.legend(fontsize="small", loc="upper right")
 
 
 def _pipeline(axes: Any, measured: Measured, stream: str, title: str) -> None:
@@ -115,4 +115,5 @@ def _joins(axes: Any, measured: Measured) -> None:
             measured.asked, joined, color="#1f6fb4", alpha=0.12, label="a server starts and warms up"
         )
     if steps:
-        axes.legend(fontsize="small", loc="center right")
+        axes.set_ylim(0.01, 5000)
+        axes.legend(fontsize="small", loc="upper right", ncols=2)
