@@ -359,3 +359,5 @@ def test_light_between_spheres() -> None:
         patch.setattr(occlusion, "_PAIRS", 7)
         np.testing.assert_array_equal(occlusion.light_of(places, radius, reach), light)
     assert len(occlusion.light_of(places[:0], radius, reach)) == 0
+    with pytest.raises(forebay.Invalid, match="a reach of 1e-09 is too small for a domain from"):
+        occlusion.light_of(places, radius, 1e-9)

@@ -189,6 +189,7 @@ forebayController::~forebayController() {
 int forebayController::Open(fb_comm *comm) { return this->Own->Open(comm); }
 
 int forebayController::Update(vtkAlgorithm *algorithm) {
+    if (!this->Own->IsOpen()) this->Own->Fail(FB_CLOSED, "the controller is not open: it would run on each rank for itself");
     if (this->GetResult() != FB_OK) return this->GetResult();
     if (const char *name = refusedOf(algorithm)) {
         this->Own->Fail(FB_UNSUPPORTED, std::string(name) +

@@ -35,6 +35,7 @@ public:
     int Open(fb_comm *comm);
     /* Frees the copy: who waits for this rank in it fails at once. */
     void Leave();
+    bool IsOpen() const { return this->Comm != nullptr; }
     /* FB_OK, or the first error. */
     int GetResult() const { return this->Result; }
     /* What it says. */

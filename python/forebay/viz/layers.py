@@ -301,7 +301,8 @@ class Spheres(Layer):
     """The particles of a species as spheres of a radius in the units of the data. `color` names a field of it; of vectors their length.
 
     With `reach`, a distance, each is darkened by those around it that are no farther away, by the share of the directions in which it sees
-    them (ambient occlusion). A rank's ghosts count, so that no seam shows where they reach as far.
+    them (ambient occlusion). A rank's ghosts count, so that no seam shows where they reach as far. `clip` takes away those whose middle is on
+    the other side, whole.
     """
 
     species: str

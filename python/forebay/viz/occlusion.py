@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay._errors import Invalid
+
 Array = NDArray[Any]
 
 # Shares of all directions are added up as whole numbers: in any order the sum is the same.
 _WHOLE = 1 << 24
+# So many cells at most in each dimension: the number of a cell has 64 bits.
+_CELLS = 2_000_000
 # So many pairs are looked at together.
 _PAIRS = 1 << 21
 
@@ -34,8 +38,12 @@ def _taken(places: Array, radius: float, reach: float) -> Array:
     if not len(places):
         return found
     # Cells as long as the reach: whoever is near enough is in one's own cell, or in one of those around it.
-    low = places.min(axis=0)
-    extent = np.maximum(((places.max(axis=0) - low) / reach).astype("i8") + 3, 3)
+    low, high = places.min(axis=0), places.max(axis=0)
+    if ((high - low) / reach).max() > _CELLS:
+        raise Invalid(
+            f"spheres: a reach of {reach:g} is too small for a domain from {low} to {high}: it is cut into cells as long as that"
+        )
+    extent = ((high - low) / reach).astype("i8") + 3
     cells = ((places - low) / reach).astype("i8") + 1
     numbers = (cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2]
     order = np.argsort(numbers, kind="stable")
