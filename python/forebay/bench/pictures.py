@@ -4,8 +4,8 @@
 frames           240,000 triangles on 2 processes, beside VTK's synchronized renderers with its tree compositer
                  on the same communicator
 pipelines        all that the pipelines of examples/pipelines do with a step of Gray-Scott (the same data for all
-                 numbers of processes) and of the Mandelbulb (as many blocks as processes), on Forebay's messages
-                 and on mpi4py's, with the same code; and with Forebay's own compositing
+                 numbers of processes) and of the Mandelbulb (as many blocks as processes), in turn on mpi4py's
+                 messages, on Forebay's with the same code, and with Forebay's own compositing
 resize           from asking for one more server to the first picture in which it drew; and the same by ending the
                  group and starting a larger one
 joins            how long a step's pipeline takes while a server joins, which has a core of its own, as another node
@@ -61,13 +61,13 @@ def run(options: argparse.Namespace, report: Report) -> None:
     if "resize" in parts:
         _resizes(report, measured, quick, repetitions)
     if "joins" in parts:
-        _joins(report, measured, quick, repetitions_of(options.repetitions, quick, 5, few=1))
+        _joins(report, measured, quick, repetitions_of(options.repetitions, quick, 7, few=1))
     if options.plot:
         pictures_plot.plot(options.plot, measured)
 
 
 def _rank(comm: Communicator, ranks: int, *words: object) -> dict[tuple[str, int], float]:
-    command = [sys.executable, "-m", "forebay.bench.pictures_rank", comm.module, *map(str, words)]
+    command = [sys.executable, "-m", "forebay.bench.pictures_rank", *map(str, words)]
     return timed(comm.run(ranks, command))
 
 
@@ -155,27 +155,24 @@ def _pipeline(
     how: tuple[str, int, int],
 ) -> None:
     (stream, ranks), (path, turns, repetitions) = which, how
-    times: dict[str, Samples] = {}
-    for repetition in range(repetitions):
-        report.measuring(f"{stream} on {ranks}, {repetition + 1} of {repetitions}")
-        for comm, what in [*((comm, "messages") for comm in known), (known[0], "own")]:
-            name = comm.name if what == "messages" else "Forebay, own compositing"
-            (seconds,) = _rank(comm, ranks, what, path, stream, turns).values()
-            times.setdefault(name, []).append(1e3 * seconds)
-    cores = len(os.sched_getaffinity(0))
-    for name, values in times.items():
-        measured.pipelines.setdefault(stream, {}).setdefault(name, {})[ranks] = median(values) / 1e3
-        if name in ("Forebay", "Forebay, own compositing"):
-            continue
-        for ours in ("Forebay", "Forebay, own compositing"):
+    cores, kept = len(os.sched_getaffinity(0)), measured.pipelines.setdefault(stream, {})
+    for mpi in known[1:]:
+        times: dict[str, Samples] = {}
+        for repetition in range(repetitions):
+            report.measuring(f"{stream} on {ranks}, {mpi.name}, {repetition + 1} of {repetitions}")
+            for (what, _), seconds in _rank(mpi, ranks, "pipeline", path, stream, turns).items():
+                times.setdefault(what, []).append(1e3 * seconds)
+        for what, name in {"forebay": "Forebay", "mpi": mpi.name, "own": "Forebay, own compositing"}.items():
+            kept.setdefault(name, {}).setdefault(ranks, median(times[what]) / 1e3)
+        for what, text in {"forebay": "", "own": ", own compositing"}.items():
             report.samples(
-                f"{stream}, {ranks} processes" + ours.removeprefix("Forebay"),
-                times[ours],
+                f"{stream}, {ranks} processes{text}",
+                times[what],
                 "ms",
-                against=f"mpi4py, {name}",
-                base=values,
-                # Who has no core of its own waits for others' to be free, which MPI does without giving its own away.
-                bar=at_most(1.05) if ours == "Forebay" and ranks <= cores else None,
+                against=f"mpi4py, {mpi.name}",
+                base=times["mpi"],
+                # One process sends nothing; and who has no core of its own waits for others', which MPI does without giving its own away.
+                bar=at_most(1.05) if not text and 1 < ranks <= cores else None,
             )
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of some that draw together.
 
-MODULE frames TURNS                    240,000 triangles, put together by `comm`, and by VTK
-MODULE messages GROUP STREAM TURNS     all that a pipeline does with a step: cut, draw, put together, shade
-MODULE own GROUP STREAM TURNS          the same with compositing of Forebay's
+frames TURNS                    240,000 triangles, put together by `comm`, and by VTK
+pipeline GROUP STREAM TURNS     all that a pipeline does with a step: cut, draw, put together, shade; started by an MPI
 """
 
 from __future__ import annotations
@@ -11,12 +10,14 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay import MPI
 from forebay.bench import pictures_scenes
 from forebay.bench.errors import WrongData
 from forebay.bench.over_messages import OverMessages, Share
@@ -69,10 +70,15 @@ def _frames(comm: Any, turns: int) -> None:
         _in_turn(comm, turns, {"frame": frame, "frame-vtk": frame_of_vtk, "picture-vtk": picture_of_vtk})
 
 
+def _turned(every: list[Any], by: int) -> list[Any]:
+    return every[by % len(every) :] + every[: by % len(every)]
+
+
 def _in_turn(comm: Any, turns: int, calls: dict[str, Callable[[int], object]]) -> None:
     times: dict[str, list[float]] = {what: [] for what in calls}
     for turn in range(turns + _WARM_UP):
-        for what, call in calls.items():
+        # None is always the one after the same other one.
+        for what, call in _turned(list(calls.items()), turn):
             comm.Barrier()
             began = time.perf_counter()
             call(turn % _EYES)
@@ -83,27 +89,34 @@ def _in_turn(comm: Any, turns: int, calls: dict[str, Callable[[int], object]]) -
         _tell(comm, what, seconds)
 
 
-def _pipeline(comm: Any, mpi: Any, how: str, words: list[str]) -> None:
-    """With messages alone, as any MPI has them, or with compositing of the communicator's own."""
+def _pipeline(comm: Any, mpi: Any, group: str, stream: str, turns: int) -> None:
+    """Steps in turn: by messages of MPI, by Forebay's with the same code, and with Forebay's own compositing."""
     import forebay
 
-    group, stream, turns = words
     drawing = pictures_scenes.drawing(stream)
-    by = OverMessages(comm, mpi) if how == "messages" else comm
-    with forebay.Consumer(stream, group=group, start="held", timeout=60) as reader, reader.next() as step:
+    name = comm.bcast(str(uuid.uuid4()))
+    with (
+        forebay.Comm(name, rank=comm.rank, size=comm.size, group=group) as ours,
+        forebay.Consumer(stream, group=group, start="held", timeout=60) as reader,
+        reader.next() as step,
+    ):
         share = Share(step, comm.rank, comm.size)
-        _in_turn(comm, int(turns), {how: lambda _: drawing.draw(share, by)})  # type: ignore[arg-type]
+
+        def by(those: Any) -> Callable[[int], object]:
+            return lambda _: drawing.draw(share, those)  # type: ignore[arg-type]
+
+        messages = {"mpi": by(OverMessages(comm, mpi)), "forebay": by(OverMessages(ours, MPI))}
+        _in_turn(comm, turns, {**messages, "own": by(ours)})
 
 
 def main() -> None:
     """Prints a line for each: what, ranks, seconds of one frame or step, how many were drawn."""
-    module, what, *words = sys.argv[1:]
-    mpi = importlib.import_module(f"{module}.MPI")
-    comm = mpi.COMM_WORLD
+    what, *words = sys.argv[1:]
     if what == "frames":
-        _frames(comm, int(words[0]))
+        _frames(MPI.COMM_WORLD, int(words[0]))
     else:
-        _pipeline(comm, mpi, what, words)
+        module = importlib.import_module("mpi4py.MPI")
+        _pipeline(module.COMM_WORLD, module, words[0], words[1], int(words[2]))
 
 
 if __name__ == "__main__":
