@@ -82,7 +82,12 @@ def test_what_would_run_alone_is_refused_by_name() -> None:
 
 
 def test_a_controller_that_is_closed() -> None:
-    assert told(1, "closed") == [["a controller has gone without close(): make it in a `with`"]]
+    (found,) = told(1, "closed")
+    assert found == [
+        *["this controller is closed: its filters would each run alone"] * 2,
+        "this controller is in a `with` already",
+        "a controller has gone without close(): make it in a `with`",
+    ]
 
 
 def test_a_vtk_that_is_built_in_another_way() -> None:
@@ -113,12 +118,13 @@ class Forgets(forebay.Pipeline):
     fields = {"U": forebay.every(1)}
 
     def execute(self, step, comm):
-        comm.set_timeout(0.5)
         outline, image = vtkPOutlineFilter(), vtkImageData()
         image.SetDimensions(2, 2, 2)
         outline.SetInputData(image)
         controller = forebay.vtk.Controller(comm)
         outline.SetController(controller)
+        if step.number == 1:
+            controller._own.set_timeout(0.5)
         if comm.rank == 0 or step.number == 0:
             outline.Update()
         try:
@@ -189,18 +195,18 @@ def test_the_controller_in_cpp(one: forebay.LocalGroup, own_place: Path) -> None
     assert ranks() == [(0, "3 ranks: area 3.140892\n", ""), (0, "", ""), (0, "", "")]
     for ended, _, said in ranks("untried"):
         assert ended == 1
-        assert said.startswith("integrating: FB_UNSUPPORTED: vtkTransmitPolyDataPiece was not found to work")
+        assert "integrating: FB_UNSUPPORTED: vtkTransmitPolyDataPiece was not found to work" in said
     first, second, last = ranks("dies")
     assert last == (0, "", "")
     for ended, out, said in (first, second):
         assert (ended, out) == (1, "")
-        assert said.startswith("integrating: FB_UNREACHABLE: ")
+        assert "integrating: FB_UNREACHABLE: " in said  # after what VTK says
     assert "rank 2 (" in first[2] + second[2]
 
 
 def test_the_same_filters_are_refused_in_cpp() -> None:
     header = (ROOT / "integrations" / "vtk" / "refused.h").read_text()
-    names = re.findall(r'"(vtk\w+)"', header)
+    names = re.findall(r'"(vtk\w+)"', header.partition("/* of older versions")[0])
     assert names == sorted(names)
     modules = [importlib.import_module(f"vtkmodules.{name}") for name in filters._MODULES]
     known = {name: found for module in modules for name, found in vars(module).items()}

@@ -31,6 +31,8 @@ static const char help[] =
 
 const char *options_help(void) { return help; }
 
+static const uint64_t MOST_POINTS = (uint64_t)1 << 40;
+
 static int count(const char *text, char **end, uint64_t *out) {
     errno = 0;
     if (*text < '0' || *text > '9') return 0; /* strtoull would take a minus sign */
@@ -53,7 +55,8 @@ static int shape(const char *text, uint64_t out[3]) {
     char *at = (char *)text;
     for (int d = 0; d < 3; d++, at++)
         if (!count(at, &at, &out[d]) || *at != (d < 2 ? 'x' : '\0')) return 0;
-    return 1;
+    /* Their bytes can be counted. */
+    return out[0] <= MOST_POINTS / out[1] / out[2];
 }
 
 /* What one option's value should have been; NULL if it is right. */

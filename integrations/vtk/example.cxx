@@ -43,6 +43,7 @@ int main(int argc, char **argv) {
     vtkNew<forebayController> controller;
     result = controller->Open(comm);
     if (result != FB_OK) return failed("opening the controller", result, controller->GetError().c_str());
+    fb_comm_barrier(comm); /* all have one */
     if (std::strcmp(what, "dies") == 0 && rank == size - 1) std::_Exit(0);
 
     /* Each rank has a wedge of a ball. */

@@ -17,7 +17,9 @@ vtkStandardNewMacro(forebayController);
 
 namespace {
 
+/* 0 for what has no size of its own, as strings have none. */
 uint64_t bytes(vtkIdType length, int type) {
+    if (type == VTK_BIT) return (static_cast<uint64_t>(length) + 7) / 8;
     return static_cast<uint64_t>(length) * static_cast<uint64_t>(vtkAbstractArray::GetDataTypeSize(type));
 }
 
@@ -122,23 +124,24 @@ int forebayCommunicator::Told(int result) {
     return this->Result == FB_OK;
 }
 
-#define STOP_IF_FAILED()                                                       \
-    do {                                                                       \
-        if (!this->Comm) this->Fail(FB_CLOSED, "the controller is not open");  \
-        if (this->Result != FB_OK) return 0;                                   \
+#define STOP_IF_FAILED(type)                                                                                \
+    do {                                                                                                     \
+        if (!this->Comm) this->Fail(FB_CLOSED, "the controller is not open");                                \
+        if (bytes(1, type) == 0) this->Fail(FB_INVALID, "VTK gives elements of a type that cannot be sent"); \
+        if (this->Result != FB_OK) return 0;                                                                 \
     } while (0)
 
 int forebayCommunicator::SendVoidArray(const void *data, vtkIdType length, int type, int remote, int tag) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     return this->Told(fb_comm_send(this->Comm, static_cast<uint32_t>(remote), static_cast<uint64_t>(tag), data, bytes(length, type)));
 }
 
 int forebayCommunicator::ReceiveVoidArray(void *data, vtkIdType length, int type, int remote, int tag) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     fb_comm_status status = {};
     const int64_t source = remote == vtkMultiProcessController::ANY_SOURCE ? FB_ANY : remote;
     if (!this->Told(fb_comm_recv(this->Comm, source, tag, data, bytes(length, type), &status))) return 0;
-    this->Count = static_cast<vtkIdType>(status.bytes / bytes(1, type));
+    this->Count = static_cast<vtkIdType>(type == VTK_BIT ? 8 * status.bytes : status.bytes / bytes(1, type));
     return 1;
 }
 
@@ -147,22 +150,22 @@ void forebayCommunicator::Barrier() {
 }
 
 int forebayCommunicator::BroadcastVoidArray(void *data, vtkIdType length, int type, int root) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     return this->Told(fb_comm_bcast(this->Comm, data, bytes(length, type), static_cast<uint32_t>(root)));
 }
 
 int forebayCommunicator::GatherVoidArray(const void *sent, void *received, vtkIdType length, int type, int root) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     return this->Told(fb_comm_gather(this->Comm, sent, bytes(length, type), received, static_cast<uint32_t>(root)));
 }
 
 int forebayCommunicator::AllGatherVoidArray(const void *sent, void *received, vtkIdType length, int type) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     return this->Told(fb_comm_allgather(this->Comm, sent, bytes(length, type), received));
 }
 
 int forebayCommunicator::ReduceVoidArray(const void *sent, void *received, vtkIdType length, int type, int operation, int root) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     const int32_t kind = kindOf(type), op = operationOf(operation);
     if (!kind || !op) return this->Superclass::ReduceVoidArray(sent, received, length, type, operation, root);
     const uint64_t count = static_cast<uint64_t>(length);
@@ -170,7 +173,7 @@ int forebayCommunicator::ReduceVoidArray(const void *sent, void *received, vtkId
 }
 
 int forebayCommunicator::AllReduceVoidArray(const void *sent, void *received, vtkIdType length, int type, int operation) {
-    STOP_IF_FAILED();
+    STOP_IF_FAILED(type);
     const int32_t kind = kindOf(type), op = operationOf(operation);
     if (!kind || !op) return this->Superclass::AllReduceVoidArray(sent, received, length, type, operation);
     return this->Told(fb_comm_allreduce(this->Comm, sent, received, static_cast<uint64_t>(length), kind, op));

@@ -9,7 +9,7 @@
  *     if (controller->Close() != FB_OK) ...            // the answer counts on all ranks, or on none
  *
  * VTK does not look at the errors of a communicator.  So the first one stays: from then on nothing is sent, the other ranks
- * hear of it at once, and Update and Close return it.  Filters that need MPI run on each rank for itself, without a word, and
+ * hear of it in Close, by their deadline at the latest, and Update and Close return it.  Filters that need MPI run on each rank for itself, without a word, and
  * are wrong: Update refuses them by name.  docs/vtk.md says which filters work.
  */
 #ifndef forebayVTK_h
@@ -33,7 +33,7 @@ public:
 
     /* Takes a copy of `comm`, whose messages are its own.  All ranks call it; waits for them. */
     int Open(fb_comm *comm);
-    /* Frees the copy: who waits for this rank in it fails at once. */
+    /* Frees the copy. */
     void Leave();
     bool IsOpen() const { return this->Comm != nullptr; }
     /* FB_OK, or the first error. */

@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters that take a controller and were not found to work with Forebay's: the same as in python/forebay/vtk/filters.py. */
+/* Algorithms that take a controller and were not found to work with Forebay's: those of python/forebay/vtk/filters.py, and those that
+ * only older versions of VTK have, or that VTK has with MPI alone. */
 #ifndef forebayRefused_h
 #define forebayRefused_h
 
+#include <vtkVersionMacros.h>
+
 static const char *const forebayRefused[] = {
+    "vtkAMRBaseParticlesReader",
+    "vtkAMRBaseReader",
     "vtkAMRCutPlane",
+    "vtkAMREnzoParticlesReader",
+    "vtkAMREnzoReader",
+    "vtkAMRFlashParticlesReader",
+    "vtkAMRFlashReader",
     "vtkAMRResampleFilter",
     "vtkAMRSliceFilter",
     "vtkAMRToMultiBlockFilter",
+    "vtkAMRVelodyneReader",
+    "vtkAMReXGridReader",
+    "vtkAMReXParticlesReader",
     "vtkAdaptiveResampleToImage",
     "vtkAlignImageDataSetFilter",
+    "vtkCGNSFileSeriesReader",
+    "vtkCGNSReader",
     "vtkCleanArrays",
     "vtkCollectGraph",
     "vtkCollectTable",
     "vtkDistributedDataFilter",
+    "vtkEnSightGoldCombinedReader",
+    "vtkEnSightSOSGoldReader",
     "vtkExpandMarkedElements",
     "vtkExtractCTHPart",
     "vtkExtractSubsetWithSeed",
@@ -24,15 +40,22 @@ static const char *const forebayRefused[] = {
     "vtkHyperTreeGridGenerateGlobalIds",
     "vtkHyperTreeGridGenerateProcessIds",
     "vtkHyperTreeGridGhostCellsGenerator",
+    "vtkIOSSCellGridReader",
+    "vtkIOSSReader",
+    "vtkIOSSWriter",
+    "vtkMultiBlockPLOT3DReader",
     "vtkNativePartitioningStrategy",
     "vtkOverlappingCellsDetector",
     "vtkPAutoCorrelativeStatistics",
     "vtkPAxisAlignedReflectionFilter",
     "vtkPBivariateLinearTableThreshold",
+    "vtkPChacoReader",
     "vtkPComputeHistogram2DOutliers",
     "vtkPComputeQuantiles",
     "vtkPComputeQuartiles",
     "vtkPConvertToMultiBlockDataSet",
+    "vtkPDataSetWriter",
+    "vtkPExodusIIReader",
     "vtkPExtractDataArraysOverTime",
     "vtkPExtractExodusGlobalTemporalVariables",
     "vtkPExtractHistogram2D",
@@ -40,7 +63,9 @@ static const char *const forebayRefused[] = {
     "vtkPHyperTreeGridProbeFilter",
     "vtkPKMeansStatistics",
     "vtkPKdTree",
+    "vtkPLSDynaReader",
     "vtkPMaskPoints",
+    "vtkPOpenFOAMReader",
     "vtkPPairwiseExtractHistogram2D",
     "vtkPResampleToImage",
     "vtkPResampleWithDataSet",
@@ -71,6 +96,30 @@ static const char *const forebayRefused[] = {
     "vtkXMLPartitionedDataSetCollectionWriter",
     "vtkXMLPartitionedDataSetWriter",
     "vtkXMLWriter2",
+
+    /* of older versions, or with MPI */
+    "vtkDistributedPointCloudFilter",
+    "vtkMPIImageReader",
+    "vtkPConnectivityFilter",
+    "vtkPDataSetGhostGenerator",
+    "vtkPGenerateGlobalIds",
+    "vtkPLagrangianParticleTracker",
+    "vtkPNetCDFPOPReader",
+    "vtkPParticlePathFilter",
+    "vtkPParticleTracer",
+    "vtkPRectilinearGridGhostDataGenerator",
+    "vtkPSLACReader",
+    "vtkPStreaklineFilter",
+    "vtkPStreamTracer",
+    "vtkPStructuredGridGhostDataGenerator",
+    "vtkPUniformGridGhostDataGenerator",
+    "vtkPUnstructuredGridGhostCellsGenerator",
+    "vtkPUnstructuredGridGhostDataGenerator",
+    "vtkProcessIdScalars",
+    "vtkStructuredImplicitConnectivity",
+#if VTK_MAJOR_VERSION == 9 && VTK_MINOR_VERSION < 5
+    "vtkHDFWriter", /* it writes what the first rank has itself */
+#endif
 };
 
 #endif

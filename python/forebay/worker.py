@@ -91,8 +91,8 @@ def run(worker: _forebay.Worker, pipeline: Pipeline) -> None:
 
 def _execute(pipeline: Pipeline, step: Step, comm: Comm) -> None:
     pipeline.execute(step, comm)
-    if comm._stuck is not None:
-        raise comm._stuck
+    for error in comm._errors:
+        raise error
 
 
 def main() -> int:

@@ -297,12 +297,12 @@ def filters() -> None:
 def death() -> None:
     """Another rank dies before it has taken part."""
     told = {}
-    if COMM.rank == 1:
-        COMM.Dup()
-        os._exit(0)
     one = vtkIntegrateAttributes()
     try:
         with forebay.vtk.Controller(COMM) as controller:
+            COMM.Barrier()
+            if COMM.rank == 1:
+                os._exit(0)
             one.SetController(controller)
             one.SetInputData(cut(COMM.rank, COMM.size))
             one.Update()
@@ -360,32 +360,39 @@ def pictures() -> None:
         print(json.dumps(differing))
 
 
+def told(kind: type[Exception], call: Callable[[], object]) -> str:
+    """What an error of this kind says; nothing if there is none."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    return ""
+
+
 def refusals() -> None:
     """What is told of filters that may not be used with a controller; one process."""
 
-    def told(call: Callable[[], object]) -> str:
-        try:
-            call()
-        except forebay.Unsupported as error:
-            return str(error).partition(" was not found to work with Forebay's controller")[0]
-        return ""
+    def refused(call: Callable[[], object]) -> str:
+        return told(forebay.Unsupported, call).partition(" was not found to work with Forebay's controller")[
+            0
+        ]
 
     before = vtkGhostCellsGenerator()
     found = []
     with forebay.vtk.Controller(COMM) as controller:
         found += [
-            told(lambda: vtkGhostCellsGenerator()),
-            told(lambda: vtkGhostCellsGenerator(number_of_ghost_layers=2)),
-            told(lambda: before.SetController(controller)),
-            told(lambda: setattr(before, "controller", controller)),
-            told(lambda: vtkRedistributeDataSetFilter()),
-            told(lambda: vtkDistributedDataFilter().SetController(controller)),
-            told(lambda: vtkExpandMarkedElements().SetController(controller)),
+            refused(lambda: vtkGhostCellsGenerator()),
+            refused(lambda: vtkGhostCellsGenerator(number_of_ghost_layers=2)),
+            refused(lambda: before.SetController(controller)),
+            refused(lambda: setattr(before, "controller", controller)),
+            refused(lambda: vtkRedistributeDataSetFilter()),
+            refused(lambda: vtkDistributedDataFilter().SetController(controller)),
+            refused(lambda: vtkExpandMarkedElements().SetController(controller)),
         ]
         # One that another one takes its input from; and one that was given its controller by C++.
         integrate = vtkIntegrateAttributes()
         integrate.SetInputConnection(before.GetOutputPort())
-        found.append(told(lambda: controller.update(integrate)))
+        found.append(refused(lambda: controller.update(integrate)))
         integrate.RemoveAllInputs()
         integrate.SetInputData(cut(0, 1))
         controller.update(integrate)
@@ -396,7 +403,8 @@ def refusals() -> None:
     other = vtkDummyController()
     before.controller = other
     assert before.GetController() is other
-    assert vtkGhostCellsGenerator().GetClassName() == "vtkGhostCellsGenerator"
+    made = vtkGhostCellsGenerator(number_of_ghost_layers=3)
+    assert (made.GetClassName(), made.GetNumberOfGhostLayers()) == ("vtkGhostCellsGenerator", 3)
     importlib.import_module("vtkmodules.all")
     print(json.dumps(found))
 
@@ -407,12 +415,22 @@ def closed() -> None:
     assert (controller.GetNumberOfProcesses(), controller.GetLocalProcessId()) == (1, 0)
     controller.close()
     controller.close()
-    assert COMM._stuck is None
-    comm = COMM.Dup()
-    forgotten = forebay.vtk.Controller(comm)
+    assert not COMM._errors
+    integrate = vtkIntegrateAttributes()
+    integrate.SetController(controller)
+    integrate.SetInputData(cut(0, 1))
+    found = [
+        told(forebay.Closed, lambda: controller.update(integrate)),
+        told(forebay.Closed, controller.__enter__),
+    ]
+    with forebay.vtk.Controller(COMM) as twice:
+        found.append(told(forebay.Invalid, twice.__enter__))
+    assert vtkMultiProcessController.GetGlobalController() is not twice
+    # Who was given a part of a communicator has failed that one, too.
+    forgotten = forebay.vtk.Controller(COMM.Dup().Split(0))
     del forgotten
     assert not link._of_objects
-    print(json.dumps([str(comm._stuck)]))
+    print(json.dumps([*found, *map(str, COMM._errors)]))
 
 
 if __name__ == "__main__":

@@ -66,22 +66,21 @@ class Intracomm(Compositing):
     the others of that communicator, on all. Buffers are anything contiguous that has Python's buffer protocol.
     """
 
-    _stuck: BaseException | None = None
-    """What went wrong where nobody could be told of it."""
-
     def __init__(self, comm: Intracomm | None = None) -> None:
         self._given: _forebay.Comm | None = None if comm is None else comm._given
         self._name = ""
+        self._errors: list[BaseException] = [] if comm is None else comm._errors
 
     @classmethod
-    def _of(cls, core: _forebay.Comm) -> Self:
+    def _of(cls, core: _forebay.Comm, whole: Intracomm | None = None) -> Self:
         made = cls.__new__(cls)
         made._given, made._name = core, ""
+        made._errors = [] if whole is None else whole._errors
         return made
 
     def _stick(self, error: BaseException) -> None:
-        """Keeps an error that its cause could not raise: an execution with this communicator has failed by it."""
-        self._stuck = self._stuck or error
+        """Keeps an error that its cause could not raise: an execution with this communicator, or a part of it, has failed by it."""
+        self._errors.append(error)
 
     @property
     def _core(self) -> _forebay.Comm:
@@ -178,7 +177,7 @@ class Intracomm(Compositing):
 
     def Dup(self) -> Intracomm:
         """The same ranks once more, with messages of their own. All ranks call it."""
-        return Intracomm._of(self._core.dup())
+        return Intracomm._of(self._core.dup(), self)
 
     Clone = Dup
 
@@ -190,7 +189,7 @@ class Intracomm(Compositing):
         if color != UNDEFINED and not 0 <= color < 2**32:
             raise Invalid(f"color={color}: colors are 0 or more, or MPI.UNDEFINED")
         part = self._core.split(None if color == UNDEFINED else color, key)
-        return Intracomm() if part is None else Intracomm._of(part)
+        return Intracomm() if part is None else Intracomm._of(part, self)
 
     @classmethod
     def Compare(cls, comm1: Intracomm, comm2: Intracomm) -> int:

@@ -232,13 +232,13 @@ def _joins(report: Report, measured: Measured, quick: bool, repetitions: int) ->
                 driven.grown(after=around, cores=None if shared else cores[1:2])
             joined = next(n for n, step in enumerate(driven.told) if step["workers"] > 1)
             times = [step["execute"] for step in driven.told]
-            longest.append(max(times[began : joined + 3]) / median(times[3:]))
+            longest.append(max(times[began : joined + 3]) / median(times[3:began]))
             if not shared:
                 measured.joins, measured.asked = driven.told, driven.asked
         report.value(
             "longest pipeline time at a join" + (", cores shared" if shared else ""),
             median(longest),
-            "x the median step's",
+            "x the median before",
             ratio=median(longest),
             bar=None if shared else at_most(1.2),
             n=len(longest),

@@ -126,12 +126,22 @@ class Drawing:
         self._widen(parts, (shown, domains), comm)
         frames = [(which, camera) for which in shown for camera in range(len(self._pictures[which].cameras))]
         for first in range(0, len(frames), comm.Get_size()):
-            mine: _Whole | None = None
-            for root, (which, camera) in enumerate(frames[first : first + comm.Get_size()]):
-                frame = self._put_together(which, camera, (step, domains[which], parts), comm, root)
-                mine = frame or mine
+            batch = frames[first : first + comm.Get_size()]
+            mine = self._mine_of(batch, (step, domains, parts), comm)
             if mine is not None:
                 take(self._finished(mine, step, comm))
+            del mine
+
+    def _mine_of(
+        self, batch: list[tuple[int, int]], given: tuple[Step, list[Domain], _Parts], comm: Intracomm
+    ) -> _Whole | None:
+        """Puts together a picture for each of the first workers, and returns this worker's."""
+        step, domains, parts = given
+        mine = None
+        for root, (which, camera) in enumerate(batch):
+            frame = self._put_together(which, camera, (step, domains[which], parts), comm, root)
+            mine = frame or mine
+        return mine
 
     def shown_at(self, number: int) -> list[Picture]:
         """The pictures that are drawn at a step of this number."""

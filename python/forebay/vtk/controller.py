@@ -16,7 +16,7 @@ from vtkmodules.vtkParallelCore import (
     vtkSubCommunicator,
 )
 
-from forebay._errors import Closed, Error
+from forebay._errors import Closed, Error, Invalid
 from forebay._mpi.communicator import Intracomm
 from forebay.vtk import filters
 from forebay.vtk.link import Link, connect, disconnect
@@ -34,7 +34,7 @@ class Controller(vtkDummyController):  # type: ignore[misc]
             controller.update(integrate)
 
     Opening and leaving it waits for the other ranks. An error of the communicator, which VTK does not look at, stays: it is raised by
-    `update`, by `check` and on leaving, on all ranks, and the step of a pipeline fails, whether the code looks at it or not. `Unsupported`
+    `update`, by `check` and on leaving, and the step of a pipeline fails, whether the code looks at it or not; the other ranks fail on leaving. `Unsupported`
     if this VTK is built in a way that Forebay does not know, and for filters that would run for themselves alone (docs/vtk.md).
     """
 
@@ -79,9 +79,12 @@ class Controller(vtkDummyController):  # type: ignore[misc]
         self.check()
 
     def check(self) -> None:
-        """Raises what has gone wrong on this rank until now. Does not wait."""
+        """Raises what has gone wrong on this rank until now; `Closed` if it is. Does not wait."""
         if self._link.error is not None:
-            raise self._link.error
+            # Without what it has seen on its way: frames keep views of a step that is given back.
+            raise self._link.error.with_traceback(None)
+        if not self._is_open:
+            raise Closed("this controller is closed: its filters would each run alone")
 
     def close(self) -> None:
         """Ends it: filters that still have it are alone from here on. Waits for the other ranks, and raises what went wrong on any."""
@@ -103,8 +106,10 @@ class Controller(vtkDummyController):  # type: ignore[misc]
             self._is_open = False
             disconnect(self._communicator)
             if self._link.error is not None:
-                self._given._stick(self._link.error)
+                self._given._stick(self._link.error.with_traceback(None))
             self._own.Free()
+            # VTK may keep this object for as long as a filter has it.
+            self._given = Intracomm()
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False):
@@ -112,6 +117,9 @@ class Controller(vtkDummyController):  # type: ignore[misc]
             self._end()
 
     def __enter__(self) -> Self:
+        self.check()
+        if vtkMultiProcessController.GetGlobalController() is self:
+            raise Invalid("this controller is in a `with` already")
         self._before = vtkMultiProcessController.GetGlobalController()
         vtkMultiProcessController.SetGlobalController(self)
         return self
@@ -119,11 +127,13 @@ class Controller(vtkDummyController):  # type: ignore[misc]
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        vtkMultiProcessController.SetGlobalController(self._before)
+        if vtkMultiProcessController.GetGlobalController() is self:
+            vtkMultiProcessController.SetGlobalController(self._before)
+        self._before = None
         if error is None:
             self.close()
         else:
-            self._end()  # the others hear of it at once
+            self._end()
 
 
 filters.guard(Controller)

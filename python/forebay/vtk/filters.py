@@ -45,7 +45,7 @@ _VERSION: Final = (vtkVersion.GetVTKMajorVersion(), vtkVersion.GetVTKMinorVersio
 TRIED: Final = frozenset(name for name in _TRIED if _SINCE.get(name, (9, 4)) <= _VERSION)
 """Each is compared, in a test, with what one process finds."""
 
-# Where others are that take a controller. Readers are refused when they are used, not when they are made.
+# Where others are that take a controller. What composes pictures is in vtkRenderingParallel, and works.
 _MODULES: Final = (
     "vtkFiltersAMR",
     "vtkFiltersExtraction",
@@ -54,7 +54,14 @@ _MODULES: Final = (
     "vtkFiltersParallelDIY2",
     "vtkFiltersParallelImaging",
     "vtkFiltersParallelStatistics",
+    "vtkIOAMR",
+    "vtkIOCGNSReader",
+    "vtkIOEnSight",
     "vtkIOHDF",
+    "vtkIOIOSS",
+    "vtkIOParallel",
+    "vtkIOParallelExodus",
+    "vtkIOParallelLSDyna",
     "vtkIOParallelXML",
 )
 
@@ -96,8 +103,9 @@ def _refusing(found: Any, controller: type) -> type:
         if isinstance(given, controller) and found.__name__ not in given.trusted:  # type: ignore[attr-defined]
             raise _unsupported(found.__name__)
 
-    def __init__(self: Any, *_: Any, **__: Any) -> None:  # noqa: N807 - it becomes a method
+    def __init__(self: Any, *args: Any, **properties: Any) -> None:  # noqa: N807 - it becomes a method
         check(found.GetController(self))
+        found.__init__(self, *args, **properties)
 
     def set_controller(self: Any, given: Any) -> None:
         check(given)

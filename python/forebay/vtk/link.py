@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,9 +31,10 @@ _OPERATIONS: Final = {
     vtkCommunicator.LOGICAL_XOR_OP: MPI.LXOR,
     vtkCommunicator.BITWISE_XOR_OP: MPI.BXOR,
 }
-# VTK's numbers of types (vtkType.h), as NumPy has them. A char is signed where the compiler says so, which is on x86.
+_BIT: Final = 1
+# VTK's numbers of types (vtkType.h), as NumPy has them. A char is signed where compilers make it so: not on ARM.
 _KINDS: Final = {
-    2: np.dtype(ctypes.c_char).str.replace("S", "i"),
+    2: "i1" if platform.machine() in ("x86_64", "AMD64", "i686") else "u1",
     15: "i1", 3: "u1", 4: "i2", 5: "u2", 6: "i4", 7: "u4", 8: "i8", 9: "u8", 10: "f4", 11: "f8", 12: "i8", 16: "i8", 17: "u8",
 }  # fmt: skip
 
@@ -40,8 +42,8 @@ _KINDS: Final = {
 class Link:
     """The virtual functions of a vtkCommunicator, as Python has them.
 
-    VTK does not look at what they return. So the first error stays: what comes after it does nothing, the other ranks are told by the
-    communicator, which is closed, and `error` says what it was.
+    VTK does not look at what they return. So the first error stays: what comes after it does nothing, the communicator is closed, by
+    which the others hear of it, at its deadline at the latest, and `error` says what it was.
     """
 
     def __init__(self, comm: Intracomm) -> None:
@@ -49,7 +51,7 @@ class Link:
         self.error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Nothing is sent from here on, and who waits for this rank fails at once."""
+        """Nothing is sent from here on."""
         if self.error is None:
             self.error = error
             self._comm.Free()
@@ -152,12 +154,13 @@ def _operation(number: int) -> Any:
 
 def _bytes_at(address: int | None, length: int, kind: int) -> NDArray[Any]:
     """VTK's memory, as it lies there."""
-    size = 1 if kind == 2 else vtkDataArray.GetDataTypeSize(kind)
+    size = vtkDataArray.GetDataTypeSize(kind)
     if length < 0 or size < 1 or (address is None and length):
-        raise Invalid(f"VTK gives {length} elements of type {kind} at {address}")
+        raise Invalid(f"VTK gives {length} elements of type {kind} at {address}: they cannot be sent")
     if not length:
         return np.empty(0, "u1")
-    return np.ctypeslib.as_array((ctypes.c_ubyte * (length * size)).from_address(address or 0))
+    count = (length + 7) // 8 if kind == _BIT else length * size
+    return np.ctypeslib.as_array((ctypes.c_ubyte * count).from_address(address or 0))
 
 
 def _array_at(address: int | None, length: int, kind: int) -> NDArray[Any]:
