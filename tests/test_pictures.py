@@ -361,3 +361,8 @@ def test_light_between_spheres() -> None:
     assert len(occlusion.light_of(places[:0], radius, reach)) == 0
     with pytest.raises(forebay.Invalid, match="a reach of 1e-09 is too small for a domain from"):
         occlusion.light_of(places, radius, 1e-9)
+    many = random.uniform(0, 1, (20_000, 3))
+    with pytest.raises(
+        forebay.Invalid, match=r"around 20000 particles there are some 4.0e.08 others: take a smaller one"
+    ):
+        occlusion.light_of(many, radius, 1.5)

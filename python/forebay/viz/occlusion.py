@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ Array = NDArray[Any]
 _WHOLE = 1 << 24
 # So many cells at most in each dimension: the number of a cell has 64 bits.
 _CELLS = 2_000_000
+# More pairs than that take longer than the other workers wait.
+_MOST_PAIRS = 1 << 28
 # So many pairs are looked at together.
 _PAIRS = 1 << 21
 
@@ -48,10 +51,12 @@ def _taken(places: Array, radius: float, reach: float) -> Array:
     numbers = (cells[:, 0] * extent[1] + cells[:, 1]) * extent[2] + cells[:, 2]
     order = np.argsort(numbers, kind="stable")
     sorted_numbers, sorted_places = numbers[order], places[order]
-    for x, y, z in itertools.product((-1, 0, 1), repeat=3):
-        beside = sorted_numbers + (x * extent[1] + y) * extent[2] + z
-        begins = np.searchsorted(sorted_numbers, beside, "left")
-        counts = np.searchsorted(sorted_numbers, beside, "right") - begins
+    pairs = sum(int(counts.sum()) for _, counts in _beside(sorted_numbers, extent))
+    if pairs > _MOST_PAIRS:
+        raise Invalid(
+            f"spheres: within a reach of {reach:g} around {len(places)} particles there are some {pairs:.1e} others: take a smaller one"
+        )
+    for begins, counts in _beside(sorted_numbers, extent):
         for some in _portions(counts):
             who = np.repeat(np.arange(some.start, some.stop), counts[some])
             ends = np.cumsum(counts[some])
@@ -65,6 +70,14 @@ def _taken(places: Array, radius: float, reach: float) -> Array:
             octants = (apart[near] > 0) @ np.array([1, 2, 4])
             np.add.at(found, (order[who[near]], octants), shares)
     return found
+
+
+def _beside(numbers: Array, extent: Array) -> Iterator[tuple[Array, Array]]:
+    """For a cell's own place and each around it: of each particle where those begin that are in that cell, and how many they are."""
+    for x, y, z in itertools.product((-1, 0, 1), repeat=3):
+        wanted = numbers + (x * extent[1] + y) * extent[2] + z
+        begins = np.searchsorted(numbers, wanted, "left")
+        yield begins, np.searchsorted(numbers, wanted, "right") - begins
 
 
 def _portions(counts: Array) -> list[slice]:
