@@ -101,53 +101,60 @@ static inline int fb_mpi_tell(const char *group, const char *given_name, MPI_Com
     return result;
 }
 
+/* One rank of a job that opens a stream: what it was told, and by whom. */
+struct fb_mpi_job {
+    int rank, ranks;
+    char *text; /* to be freed */
+    char name[FB_MPI_JOB_MAX], error[FB_MPI_ERROR_MAX];
+};
+
+/* Fills in what all ranks of `comm` have from it.  `job` lives as long as `options` are used. */
+static inline int fb_mpi_join(fb_producer_options *options, MPI_Comm comm, struct fb_mpi_job *job) {
+    int result;
+    job->name[0] = job->error[0] = '\0';
+    MPI_Comm_rank(comm, &job->rank);
+    MPI_Comm_size(comm, &job->ranks);
+    result = fb_mpi_tell(options->group, options->job, comm, job->rank, job->ranks, &job->text, job->name, job->error);
+    if (result != FB_OK) return result;
+    options->job = job->name;
+    options->group = job->text;
+    options->rank = (uint32_t)job->rank;
+    options->size = (uint32_t)job->ranks;
+    return FB_OK;
+}
+
 static inline int fb_producer_open_mpi(const fb_producer_options *options, MPI_Comm comm, fb_producer **producer) {
     fb_producer_options mine = *options;
-    char *text, name[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
-    int rank, ranks, result;
+    struct fb_mpi_job job;
+    int result;
 
     *producer = NULL;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    result = fb_mpi_tell(options->group, options->job, comm, rank, ranks, &text, name, error);
-    if (result == FB_OK) {
-        mine.job = name;
-        mine.group = text;
-        mine.rank = (uint32_t)rank;
-        mine.size = (uint32_t)ranks;
-        result = fb_mpi_agree(fb_producer_open(&mine, producer), comm, rank, ranks, error);
-    }
+    result = fb_mpi_join(&mine, comm, &job);
+    if (result == FB_OK) result = fb_mpi_agree(fb_producer_open(&mine, producer), comm, job.rank, job.ranks, job.error);
     if (result != FB_OK && *producer) {
         fb_producer_close(*producer);
         *producer = NULL;
     }
-    free(text);
-    return result == FB_OK ? FB_OK : fb_error_set(result, error);
+    free(job.text);
+    return result == FB_OK ? FB_OK : fb_error_set(result, job.error);
 }
 
 static inline int fb_pipeline_open_mpi(const fb_producer_options *options, const char *name, int64_t server, MPI_Comm comm,
                                        fb_pipeline **pipeline) {
     fb_producer_options mine = *options;
-    char *text, job[FB_MPI_JOB_MAX] = "", error[FB_MPI_ERROR_MAX] = "";
-    int rank, ranks, result;
+    struct fb_mpi_job job;
+    int result;
 
     *pipeline = NULL;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    result = fb_mpi_tell(options->group, options->job, comm, rank, ranks, &text, job, error);
-    if (result == FB_OK) {
-        mine.job = job;
-        mine.group = text;
-        mine.rank = (uint32_t)rank;
-        mine.size = (uint32_t)ranks;
-        result = fb_mpi_agree(fb_pipeline_open(&mine, name, server, pipeline), comm, rank, ranks, error);
-    }
+    result = fb_mpi_join(&mine, comm, &job);
+    if (result == FB_OK)
+        result = fb_mpi_agree(fb_pipeline_open(&mine, name, server, pipeline), comm, job.rank, job.ranks, job.error);
     if (result != FB_OK && *pipeline) {
         fb_pipeline_close(*pipeline);
         *pipeline = NULL;
     }
-    free(text);
-    return result == FB_OK ? FB_OK : fb_error_set(result, error);
+    free(job.text);
+    return result == FB_OK ? FB_OK : fb_error_set(result, job.error);
 }
 
 static inline int fb_consumer_open_mpi(const fb_consumer_options *options, MPI_Comm comm, fb_consumer **consumer) {
