@@ -179,6 +179,22 @@ static void failures(fb_comm *comm, int rank) {
     }
 }
 
+/* Rank 1 cannot go on in a copy: the others hear why, and the communicator itself goes on. */
+static void revoked(fb_comm *comm, int rank) {
+    fb_comm *copy;
+    check(fb_comm_dup(comm, &copy), "dup");
+    if (rank == 1) check(fb_comm_revoke(copy, "no memory"), "revoke");
+    int result = fb_comm_barrier(copy);
+    if (result != FB_UNREACHABLE || !strstr(fb_error(), "rank 1 has revoked communicator")
+        || !strstr(fb_error(), ": no memory")) {
+        fprintf(stderr, "revoked: %d %s\n", result, fb_error());
+        exit(1);
+    }
+    if (fb_comm_revoke(copy, NULL) != FB_INVALID) exit(1);
+    check(fb_comm_close(copy), "close");
+    check(fb_comm_barrier(comm), "barrier");
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) return 2;
     fb_comm *comm, *part, *copy;
@@ -193,6 +209,7 @@ int main(int argc, char **argv) {
     functions(comm, (int)rank, (int)size);
     pictures(comm, (int)rank, (int)size);
     failures(comm, (int)rank);
+    if (size > 1) revoked(comm, (int)rank);
     check(fb_comm_split(comm, rank == 0 ? -1 : 3, -(int64_t)rank, &part), "split");
     if ((part == NULL) != (rank == 0)) return 1;
     if (part) {

@@ -315,6 +315,25 @@ def test_parts(four: list[forebay.Comm]) -> None:
     on_all(four, work)
 
 
+def test_a_rank_that_cannot_go_on_revokes_the_communicator(four: list[forebay.Comm]) -> None:
+    def work(comm: forebay.Comm) -> None:
+        copy = comm.Dup()
+        if comm.rank == 3:
+            copy.Revoke("its table is empty")
+        waits: list[Callable[[], object]] = [
+            lambda: copy.recv(source=3),
+            copy.barrier,
+            lambda: copy.send(1, 3),
+        ]
+        for wait in waits:
+            text = "rank 3 has revoked communicator .*: its table is empty"
+            with pytest.raises(forebay.Unreachable, match=text):
+                wait()
+        assert comm.allgather(comm.rank) == [0, 1, 2, 3]
+
+    on_all(four, work)
+
+
 # ---- meeting by name --------------------------------------------------------------------------------------
 
 

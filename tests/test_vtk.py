@@ -49,8 +49,8 @@ def test_filters_find_on_many_ranks_what_they_find_on_one(own_place: Path, ranks
     found, alone = all_told["found"], all_told["alone"]
     assert {name: found[name] for name in alone} == alone
     assert all(alone.values())
-    cells, edges = all_told["cells"], [12 * rank // ranks for rank in range(ranks + 1)]
-    assert found["vtkDuplicatePolyData"] == [cells] * ranks
+    edges = [12 * rank // ranks for rank in range(ranks + 1)]
+    assert found["vtkDuplicatePolyData"] == [all_told["surface"]] * ranks
     assert found["vtkGenerateProcessIds"] == [[rank, rank] for rank in range(ranks)]
     # Mirrored at the lowest layer of all.
     assert found["vtkPReflectionFilter"] == [[-edges[rank + 1], -edges[rank]] for rank in range(ranks)]
@@ -74,6 +74,18 @@ def test_a_rank_that_dies_is_told_although_vtk_does_not_ask(ranks: int) -> None:
         assert one["left"].startswith("Unreachable: ")
     # Who hears of it first leaves, and that may be what another one hears.
     assert any("rank 1 (" in one["left"] for one in every)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_gives_up_is_told_although_it_lives(ranks: int) -> None:
+    """At once: far below the deadline of 60 seconds, after which it would be a timeout."""
+    every = {one["rank"]: one["found"] for one in told(ranks, "gives_up")}
+    assert every.pop(1) == "ValueError: no such colour"
+    assert len(every) == ranks - 1
+    for found in every.values():
+        assert re.match(
+            r"Unreachable: .* rank 1 has revoked communicator \d+: ValueError: no such colour", found
+        )
 
 
 def test_what_would_run_alone_is_refused_by_name() -> None:
@@ -196,6 +208,13 @@ def test_the_controller_in_cpp(one: forebay.LocalGroup, own_place: Path) -> None
     for ended, _, said in ranks("untried"):
         assert ended == 1
         assert "integrating: FB_UNSUPPORTED: vtkTransmitPolyDataPiece was not found to work" in said
+    *others, last = ranks("alone")
+    assert "integrating: FB_UNSUPPORTED: vtkTransmitPolyDataPiece was not found to work" in last[2]
+    for ended, _, said in others:
+        assert ended == 1
+        assert re.search(
+            r"FB_UNREACHABLE: .*rank 2 has revoked communicator \d+: FB_UNSUPPORTED: vtkTransmit", said
+        )
     first, second, last = ranks("dies")
     assert last == (0, "", "")
     for ended, out, said in (first, second):

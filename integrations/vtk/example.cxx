@@ -31,10 +31,11 @@ static int failed(const char *doing, int result, const char *text) {
 
 int main(int argc, char **argv) {
     if (argc < 3) {
-        std::fprintf(stderr, "usage: %s RANK SIZE [untried | dies]\n", argv[0]);
+        std::fprintf(stderr, "usage: %s RANK SIZE [untried | alone | dies]\n", argv[0]);
         return 2;
     }
     const unsigned rank = static_cast<unsigned>(std::atoi(argv[1])), size = static_cast<unsigned>(std::atoi(argv[2]));
+    const bool isLast = rank == size - 1;
     const char *what = argc > 3 ? argv[3] : "";
     fb_comm *comm = nullptr;
     int result = fb_comm_open("spheres", rank, size, nullptr, 30, &comm);
@@ -44,7 +45,7 @@ int main(int argc, char **argv) {
     result = controller->Open(comm);
     if (result != FB_OK) return failed("opening the controller", result, controller->GetError().c_str());
     fb_comm_barrier(comm); /* all have one */
-    if (std::strcmp(what, "dies") == 0 && rank == size - 1) std::_Exit(0);
+    if (std::strcmp(what, "dies") == 0 && isLast) std::_Exit(0);
 
     /* Each rank has a wedge of a ball. */
     vtkNew<vtkSphereSource> wedge;
@@ -55,7 +56,7 @@ int main(int argc, char **argv) {
     vtkNew<vtkTransmitPolyDataPiece> untried;
     vtkNew<vtkIntegrateAttributes> integrate;
     integrate->SetController(controller);
-    if (std::strcmp(what, "untried") == 0) {
+    if (std::strcmp(what, "untried") == 0 || (isLast && std::strcmp(what, "alone") == 0)) {
         untried->SetController(controller);
         untried->SetInputConnection(wedge->GetOutputPort());
         integrate->SetInputConnection(untried->GetOutputPort());
@@ -63,9 +64,11 @@ int main(int argc, char **argv) {
         integrate->SetInputConnection(wedge->GetOutputPort());
     }
     result = controller->Update(integrate);
-    if (result != FB_OK) return failed("integrating", result, controller->GetError().c_str());
-    result = controller->Close();
-    if (result != FB_OK) return failed("integrating", result, controller->GetError().c_str());
+    if (result == FB_OK) result = controller->Close();
+    if (result != FB_OK) {
+        fb_comm_barrier(comm); /* all have heard of it: who ends before that is gone for the others */
+        return failed("integrating", result, controller->GetError().c_str());
+    }
 
     if (rank == 0) {
         vtkUnstructuredGrid *found = vtkUnstructuredGrid::SafeDownCast(integrate->GetOutput());

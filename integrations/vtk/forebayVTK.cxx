@@ -115,6 +115,7 @@ void forebayCommunicator::Fail(int result, const std::string &text) {
     if (this->Result != FB_OK) return;
     this->Result = result;
     this->Error = text;
+    if (this->Comm) fb_comm_revoke(this->Comm, (std::string(fb_result_name(result)) + ": " + text).c_str());
     this->Leave();
 }
 

@@ -9,8 +9,8 @@
  *     if (controller->Close() != FB_OK) ...            // the answer counts on all ranks, or on none
  *
  * VTK does not look at the errors of a communicator.  So the first one stays: from then on nothing is sent, the other ranks
- * hear of it in Close, by their deadline at the latest, and Update and Close return it.  Filters that need MPI run on each rank for itself, without a word, and
- * are wrong: Update refuses them by name.  docs/vtk.md says which filters work.
+ * hear of it at once, and Update and Close return it.  The communicator that it was opened with goes on.  Filters that need MPI run on
+ * each rank for itself, without a word, and are wrong: Update refuses them by name.  docs/vtk.md says which filters work.
  */
 #ifndef forebayVTK_h
 #define forebayVTK_h

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -204,7 +205,7 @@ def written(make: type, reader: type, ending: str, given: Callable[..., Any]) ->
         read = reader()
         read.SetFileName(str(file))
         read.Update()
-        return [read.GetOutputDataObject(0).GetNumberOfCells()]
+        return content(read.GetOutputDataObject(0))
 
     return case
 
@@ -216,6 +217,27 @@ def kept(rank: int, size: int) -> Any:
     one.SetLowerThreshold(1.0)
     one.Update()
     return one.GetOutput()
+
+
+def content(data: Any) -> Any:
+    """How many cells there are, and a number for where their points are and what stands at these. Their order says nothing."""
+    parts = getattr(data, "GetNumberOfPartitions", None)
+    all_parts = [data] if parts is None else [data.GetPartition(number) for number in range(parts())]
+    cells = sorted(cell for part in all_parts for cell in cells_of(part))
+    return [len(cells), hashlib.sha256(repr(cells).encode()).hexdigest()] if cells else None
+
+
+def cells_of(part: Any) -> list[Any]:
+    """Each cell's kind, and its points with what stands at them."""
+    points = np.array([part.GetPoint(number) for number in range(part.GetNumberOfPoints())]).reshape(-1, 3)
+    values = part.GetPointData().GetArray("f")
+    at = np.column_stack([points, *([] if values is None else [vtk_to_numpy(values)])]).round(6) + 0.0
+    found = []
+    for number in range(part.GetNumberOfCells()):
+        cell = part.GetCell(number)
+        corners = [at[cell.GetPointId(corner)].tolist() for corner in range(cell.GetNumberOfPoints())]
+        found.append((cell.GetCellType(), sorted(corners)))
+    return found
 
 
 def rounded(values: Any) -> list[float]:
@@ -231,11 +253,11 @@ def area(data: Any) -> Any:
 CASES: dict[str, Callable[..., Any]] = {
     "vtkIntegrateAttributes": updated(vtkIntegrateAttributes, area, cut),
     "vtkAggregateDataSetFilter": updated(
-        vtkAggregateDataSetFilter, lambda data: data.GetNumberOfCells(), cut, SetNumberOfTargetProcesses=(1,)
+        vtkAggregateDataSetFilter, content, cut, SetNumberOfTargetProcesses=(1,)
     ),
-    "vtkCollectPolyData": updated(vtkCollectPolyData, lambda data: data.GetNumberOfCells(), cut),
-    "vtkPOutlineFilter": updated(vtkPOutlineFilter, lambda data: rounded(data.GetBounds())),
-    "vtkPOutlineCornerFilter": updated(vtkPOutlineCornerFilter, lambda data: rounded(data.GetBounds())),
+    "vtkCollectPolyData": updated(vtkCollectPolyData, content, cut),
+    "vtkPOutlineFilter": updated(vtkPOutlineFilter, content),
+    "vtkPOutlineCornerFilter": updated(vtkPOutlineCornerFilter, content),
     "vtkPProbeFilter": probe,
     "vtkPResampleFilter": updated(
         vtkPResampleFilter,
@@ -272,7 +294,7 @@ def filters() -> None:
         each.InitializeSchedule(COMM.size)
         each.SetInputData(cut(COMM.rank, COMM.size))
         controller.update(each)
-        found["vtkDuplicatePolyData"] = COMM.gather(each.GetOutput().GetNumberOfCells())
+        found["vtkDuplicatePolyData"] = COMM.gather(content(each.GetOutput()))
         ids = vtkGenerateProcessIds()
         ids.SetController(controller)
         ids.SetInputData(image(COMM.rank, COMM.size))
@@ -291,7 +313,7 @@ def filters() -> None:
         vtkMultiProcessController.SetGlobalController(nobody)
         for name, case in CASES.items():
             alone[name] = case(nobody, 0, 1)
-        print(json.dumps({"found": found, "alone": alone, "cells": cut(0, 1).GetNumberOfCells()}))
+        print(json.dumps({"found": found, "alone": alone, "surface": content(cut(0, 1))}))
 
 
 def death() -> None:
@@ -314,6 +336,23 @@ def death() -> None:
     except forebay.Error as error:
         told["left"] = f"{type(error).__name__}: {error}"
     print(json.dumps(told), flush=True)
+
+
+def gives_up() -> None:
+    """Another rank fails by itself, and lives on."""
+    found = ""
+    try:
+        with forebay.vtk.Controller(COMM) as controller:
+            if COMM.rank == 1:
+                raise ValueError("no such colour")
+            one = vtkIntegrateAttributes()
+            one.SetController(controller)
+            one.SetInputData(cut(COMM.rank, COMM.size))
+            controller.update(one)
+    except (forebay.Error, ValueError) as error:
+        found = f"{type(error).__name__}: {error}"
+    COMM.Barrier()
+    print(json.dumps({"rank": COMM.rank, "found": found}), flush=True)
 
 
 def drawn(part: vtkPolyData, compositer: Any = None) -> Any:
@@ -434,5 +473,5 @@ def closed() -> None:
 
 
 if __name__ == "__main__":
-    cases = (filters, death, pictures, refusals, closed)
+    cases = (filters, death, gives_up, pictures, refusals, closed)
     {case.__name__: case for case in cases}[sys.argv[1]]()

@@ -245,6 +245,15 @@ pub(crate) unsafe extern "C" fn fb_comm_split(
     })
 }
 
+/// Ends it on all ranks.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fb_comm_revoke(comm: *mut fb_comm, why: *const c_char) -> c_int {
+    call("fb_comm_revoke", || {
+        // SAFETY: the header's terms.
+        unsafe { Handle::get(comm, "comm")?.comm.revoke(arguments::text(why, "why")?) }
+    })
+}
+
 /// The same ranks once more.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fb_comm_dup(comm: *mut fb_comm, copy: *mut *mut fb_comm) -> c_int {

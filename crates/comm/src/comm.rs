@@ -21,6 +21,8 @@ use std::time::Duration;
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// How many parts there may be.
 const PARTS_MAX: u32 = 1 << 24;
+/// How many characters of a reason are told.
+const REASON_MAX: usize = 1000;
 
 /// Which message was received, or is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,6 +195,21 @@ impl Comm {
     /// The same ranks once more, with messages and collectives of their own. All ranks call it.
     pub fn dup(&self) -> Result<Comm> {
         self.split(Some(0), 0)?.ok_or_else(|| Error::internal("a copy of a communicator has no ranks"))
+    }
+
+    /// Ends it on all ranks: what they have begun in it and what they begin fails with `Unreachable`, which tells this rank and why, on
+    /// this rank, too. What has arrived may still be received. Parts of it, and what it is a part of, go on.
+    ///
+    /// Waits for nobody: other ranks hear of it at once if they wait for this one, or for one that knows. One rank calls it that cannot go
+    /// on, so that nobody waits for it in vain. This is MPI's `MPI_Comm_revoke` ("User-Level Failure Mitigation", chapter of the proposal
+    /// to the MPI Forum).
+    pub fn revoke(&self, why: &str) -> Result<()> {
+        self.hub.check_process()?;
+        let (rank, id) = (self.whole.rank, self.id());
+        let why: String = why.chars().take(REASON_MAX).collect();
+        let why = format!("rank {rank} has revoked communicator {id}: {why}");
+        self.hub.revoke(id, self.part, (rank, &why));
+        Ok(())
     }
 
     /// The rank in the whole of a rank here.

@@ -139,7 +139,7 @@ impl HubState {
         self.mail.end(task.comm, task.space, failure.is_none().then_some(task.kind));
         if let Some(error) = failure {
             let members = self.comms.get(&task.comm);
-            if members.is_some_and(|members| members.why_hopeless(task.space.part(), &task.ranks).is_none()) {
+            if members.is_some_and(|members| members.why_hopeless(task).is_none()) {
                 self.spread(task.comm, (Some(task.space.part()), task.rank), &error.text);
             }
         }
@@ -166,11 +166,24 @@ impl HubState {
             return;
         };
         members.broken.insert((part, rank), why.to_owned());
+        self.tell_members(comm, &CommMessage::Gone { comm, part, rank, why: why.to_owned() });
+    }
+
+    /// Tells all members that are connected that nothing in a part of the comm can succeed any more, once.
+    fn spread_revocation(&mut self, comm: u64, part: u32, (rank, why): (u32, &str)) {
+        let Some(members) = self.comms.get_mut(&comm).filter(|members| !members.revoked.contains_key(&part))
+        else {
+            return;
+        };
+        members.revoked.insert(part, (rank, why.to_owned()));
+        self.tell_members(comm, &CommMessage::Revoked { comm, part, rank, why: why.to_owned() });
+    }
+
+    fn tell_members(&mut self, comm: u64, message: &CommMessage) {
         self.mail.alarms += 1;
-        let gone = CommMessage::Gone { comm, part, rank, why: why.to_owned() };
-        for (_, member) in members.others() {
+        for (_, member) in self.comms.get(&comm).iter().flat_map(|members| members.others()) {
             if let Some(link) = self.peers.sending(member.peer) {
-                link.say(&gone);
+                link.say(message);
             }
         }
     }
@@ -206,6 +219,13 @@ impl Hub {
     pub(crate) fn spread_failure(&self, task: &Task, why: &str) {
         let mut state = self.state.lock();
         state.spread(task.comm, (Some(task.space.part()), task.rank), why);
+        self.tell(&mut state);
+    }
+
+    /// Nothing in a part of a comm can succeed any more, on any rank.
+    pub(crate) fn revoke(&self, comm: u64, part: u32, (rank, why): (u32, &str)) {
+        let mut state = self.state.lock();
+        state.spread_revocation(comm, part, (rank, why));
         self.tell(&mut state);
     }
 
@@ -266,7 +286,9 @@ impl Hub {
                 peer.comms += 1;
             }
         }
-        state.comms.insert(id, Members { rank, members: list, broken: BTreeMap::new() });
+        state
+            .comms
+            .insert(id, Members { rank, members: list, broken: BTreeMap::new(), revoked: BTreeMap::new() });
         state.mail.open(id);
         state.turn_away(id);
         drop(state);
@@ -429,9 +451,20 @@ impl Hub {
             CommMessage::Wait { comm } => {
                 let mut answers = Vec::new();
                 match state.comms.get(comm) {
-                    Some(members) => answers.extend(members.broken.iter().map(|((part, rank), why)| {
-                        CommMessage::Gone { comm: *comm, part: *part, rank: *rank, why: why.clone() }
-                    })),
+                    Some(Members { broken, revoked, .. }) => {
+                        answers.extend(broken.iter().map(|((part, rank), why)| CommMessage::Gone {
+                            comm: *comm,
+                            part: *part,
+                            rank: *rank,
+                            why: why.clone(),
+                        }));
+                        answers.extend(revoked.iter().map(|(part, (rank, why))| CommMessage::Revoked {
+                            comm: *comm,
+                            part: *part,
+                            rank: *rank,
+                            why: why.clone(),
+                        }));
+                    }
                     None if state.mail.is_past(*comm) => answers.push(CommMessage::Left { comm: *comm }),
                     None if state.waiting.len() < WAITING_MAX && !state.waiting.contains(&(peer, *comm)) => {
                         state.waiting.push((peer, *comm));
@@ -450,6 +483,10 @@ impl Hub {
             }
             CommMessage::Gone { comm, part, rank, why } => {
                 state.spread(*comm, (*part, *rank), why);
+                self.tell(state);
+            }
+            CommMessage::Revoked { comm, part, rank, why } => {
+                state.spread_revocation(*comm, *part, (*rank, why));
                 self.tell(state);
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! The ranks of one open comm: who they are, and which of them are gone.
 
 use crate::peers::PeerId;
+use crate::task::Task;
 use forebay_core::ErrorKind;
 use std::collections::BTreeMap;
 
@@ -42,6 +43,8 @@ pub(crate) struct Members {
     pub(crate) members: Vec<Member>,
     /// The ranks with which no collective can succeed any more, and why: in a part of the comm, or in any (`None`).
     pub(crate) broken: BTreeMap<(Option<u32>, u32), String>,
+    /// The parts of the comm that a rank has revoked, and why; 0 is all of it.
+    pub(crate) revoked: BTreeMap<u32, (u32, String)>,
 }
 
 impl Members {
@@ -49,13 +52,14 @@ impl Members {
         self.members.get_mut(rank as usize)
     }
 
-    /// Why a collective of these ranks, in this part, cannot succeed.
-    pub(crate) fn why_hopeless(&self, part: u32, ranks: &[u32]) -> Option<&String> {
-        if self.broken.is_empty() {
-            return None;
-        }
-        let why = |part| ranks.iter().find_map(move |rank| self.broken.get(&(part, *rank)));
-        why(None).or_else(|| why(Some(part)))
+    /// Why a call cannot succeed, whoever it is about: it is a collective, and a rank cannot take part; or it was revoked.
+    pub(crate) fn why_hopeless(&self, task: &Task) -> Option<&String> {
+        let part = task.space.part();
+        let why = |part| task.ranks.iter().find_map(move |rank| self.broken.get(&(part, *rank)));
+        let is_broken = task.is_collective() && !self.broken.is_empty();
+        // What a rank revokes it for has failed before that.
+        let broken = if is_broken { why(None).or_else(|| why(Some(part))) } else { None };
+        broken.or_else(|| self.revoked.get(&part).map(|(_, why)| why))
     }
 
     /// Whether all of these ranks are there, so that it can only be a failure.

@@ -121,7 +121,10 @@ impl Reader {
                     self.hub.abandon(&self.link, number as u32);
                 }
                 CommMessage::Goodbye => return Ok(()),
-                about @ (CommMessage::Wait { .. } | CommMessage::Left { .. } | CommMessage::Gone { .. }) => {
+                about @ (CommMessage::Wait { .. }
+                | CommMessage::Left { .. }
+                | CommMessage::Gone { .. }
+                | CommMessage::Revoked { .. }) => {
                     self.hub.drained(&self.link).await;
                     self.hub.heard(peer, &about);
                 }

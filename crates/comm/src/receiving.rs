@@ -80,7 +80,11 @@ impl Awaited<'_> {
                 self.check_kind(state, source)?;
                 self.reach(state, source)?;
             }
-            None => self.reach_any(state)?,
+            None => {
+                // It may have been revoked here, where there is nobody else.
+                self.hub.check(state, self.task, self.task.rank, self.tag)?;
+                self.reach_any(state)?;
+            }
         }
         if self.task.is_expired() { Err(self.late(state)) } else { Ok(()) }
     }

@@ -51,12 +51,12 @@ impl Hub {
         other == task.rank || member.is_some_and(|member| state.peers.sending(member.peer).is_some())
     }
 
-    /// Whether this rank is gone, or a collective has no hope.
+    /// Whether this rank is gone, or the call has no hope.
     pub(crate) fn is_hopeless(&self, state: &HubState, task: &Task, other: u32) -> bool {
         let members = state.comms.get(&task.comm);
         let is_gone = |members: &Members| {
             members.members.get(other as usize).is_some_and(|member| member.gone.is_some())
-                || task.is_collective() && members.why_hopeless(task.space.part(), &task.ranks).is_some()
+                || members.why_hopeless(task).is_some()
         };
         state.closed || members.is_some_and(is_gone)
     }
@@ -72,11 +72,9 @@ impl Hub {
         state.check_open()?;
         let Some(members) = state.comms.get_mut(&task.comm) else { return Ok(()) };
         // What failed first: who failed may have gone since then.
-        if task.is_collective()
-            && let Some(why) = members.why_hopeless(task.space.part(), &task.ranks)
-        {
+        if let Some(why) = members.why_hopeless(task) {
             let mut why = why.clone();
-            if members.are_there(&task.ranks) && other != task.rank {
+            if task.is_collective() && members.are_there(&task.ranks) && other != task.rank {
                 // Who has given up may not know for whom.
                 why += &format!("; rank {} itself waits for rank {other}", task.rank);
             }

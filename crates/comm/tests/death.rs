@@ -297,6 +297,69 @@ fn a_rank_that_closes_the_comm_is_told() {
     on_all(&comms(&endpoints, &members, 2), |comm| comm.barrier().unwrap());
 }
 
+/// Something that waits for rank 1.
+type Wait = fn(&forebay_comm::Comm) -> Error;
+
+/// Ranks 0 and 2 wait for rank 1, which cannot go on, in a copy of their communicator.
+fn revoked(over: Over) {
+    let (endpoints, members) = group(3, over);
+    let comms = comms(&endpoints, &members, 1);
+    let copies = on_all(&comms, |comm| comm.dup().unwrap());
+    let waits: &[(&str, Wait)] = &[
+        ("a message of it", |copy| copy.recv(1, 0).unwrap_err()),
+        ("a message of anybody", |copy| copy.recv_any(None, None).unwrap_err()),
+        ("a long one that it does not receive", |copy| copy.send(1, 0, &pattern(0, 9 << 20)).unwrap_err()),
+        ("a barrier", |copy| copy.barrier().unwrap_err()),
+    ];
+    // Over a socket it goes into the memory of rank 1: nobody waits for that.
+    for (what, wait) in waits.iter().filter(|(what, _)| over == Over::Shm || !what.contains("long")) {
+        let copies = on_all(&copies, |copy| copy.dup().unwrap());
+        let begun = Instant::now();
+        on_all(&copies, |copy| {
+            let error = if copy.rank() == 1 {
+                a_moment();
+                copy.revoke("VTK has no memory").unwrap();
+                copy.revoke("nobody hears this").unwrap();
+                copy.barrier().unwrap_err()
+            } else {
+                wait(copy)
+            };
+            assert_eq!(error.kind, ErrorKind::Unreachable, "{what}: {error}");
+            let why = "rank 1 has revoked communicator 1: VTK has no memory";
+            assert!(error.text.contains(why), "{what}: {error}");
+            // Nothing is begun in it any more, on any rank.
+            assert!(copy.send(0, 0, &[1]).unwrap_err().text.contains(why));
+            let mut own = [0];
+            assert!(copy.recv_into(Some(copy.rank()), None, &mut own).unwrap_err().text.contains(why));
+        });
+        assert!(begun.elapsed() < AT_ONCE, "{what}");
+    }
+    // What they are parts of goes on.
+    on_all(&copies, |copy| copy.barrier().unwrap());
+    on_all(&comms, |comm| comm.barrier().unwrap());
+}
+
+#[test]
+fn a_rank_that_revokes_a_part_is_heard_over_shm() {
+    revoked(Over::Shm);
+}
+
+#[test]
+fn a_rank_that_revokes_a_part_is_heard_over_tcp() {
+    revoked(Over::Tcp);
+}
+
+#[test]
+fn who_revokes_before_anybody_has_met_is_heard() {
+    let (endpoints, members) = group(3, Over::Shm);
+    let comms = comms(&endpoints, &members, 1);
+    comms[1].revoke(&"long ".repeat(100_000)).unwrap();
+    for error in on_all(&comms, |comm| comm.barrier().unwrap_err()) {
+        assert!(error.text.contains("rank 1 has revoked communicator 1: long long"), "{error}");
+        assert!(error.text.len() < 2000, "{}", error.text.len());
+    }
+}
+
 #[test]
 fn an_endpoint_leaves_nothing_behind() {
     let (endpoints, members) = group(3, Over::Tcp);

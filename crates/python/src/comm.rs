@@ -124,6 +124,10 @@ impl Comm {
         Ok(())
     }
 
+    fn revoke(&self, py: Python<'_>, why: &str) -> PyResult<()> {
+        waiting(py, || self.comm.revoke(why))
+    }
+
     fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Comm>> {
         Ok(waiting(py, || self.comm.split(color, key))?.map(Comm::new))
     }

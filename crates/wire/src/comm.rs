@@ -103,6 +103,17 @@ pub enum CommMessage {
     },
     /// The sender shares no memory: messages go through this connection.
     Apart,
+    /// Nothing in this part of a comm can succeed any more, as the sender knows.
+    Revoked {
+        /// The comm.
+        comm: u64,
+        /// Which part of it; 0 is all of it.
+        part: u32,
+        /// The rank that has revoked it.
+        rank: u32,
+        /// The whole story.
+        why: String,
+    },
 }
 
 speaks!(Comm: CommMessage);
@@ -155,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..13) {
+        fn any_bytes_are_a_message_or_an_error(mut body in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..14) {
             if let Some(first) = body.first_mut() {
                 *first = kind;
             }
@@ -177,6 +188,7 @@ mod tests {
             CommMessage::Data { comm: 7, label, number: 1, bytes: 3, inline: Bytes(vec![1, 200, 3]) },
             CommMessage::Gone { comm: 7, part: Some(1), rank: 2, why: "killed".into() },
             CommMessage::Goodbye,
+            CommMessage::Revoked { comm: 7, part: 1 << 23, rank: 2, why: "".into() },
             CommMessage::Shared { probe: 1 << 40, number: u128::MAX, reads: true },
         ] {
             let mut bytes = Vec::new();

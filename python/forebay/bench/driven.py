@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -84,19 +84,21 @@ class Driven:
         without one until then. `after` steps follow.
         """
         before = len(self._group.servers)
-        joining = threading.Thread(target=self._add, args=(cores,))
         asked = last = now_ns()
         self.asked = (asked - self._began) / 1e9
         longest = 0.0
-        joining.start()
-        drew = 0
-        while drew <= before:
-            if seconds_since(asked) > _PATIENCE_S:
-                raise BenchError(f"no picture was drawn by {before + 1} servers within {_PATIENCE_S:g} s")
-            drew = self._step()
-            longest, last = max(longest, seconds_since(last)), now_ns()
-        took = seconds_since(asked)
-        joining.join()
+        with ThreadPoolExecutor(1) as pool:
+            joining = pool.submit(self._add, cores)
+            drew = 0
+            while drew <= before:
+                if joining.done():
+                    joining.result()  # or why none was added
+                if seconds_since(asked) > _PATIENCE_S:
+                    raise BenchError(f"no picture was drawn by {before + 1} servers within {_PATIENCE_S:g} s")
+                drew = self._step()
+                longest, last = max(longest, seconds_since(last)), now_ns()
+            took = seconds_since(asked)
+            joining.result()
         self.steps(after)
         return took, longest
 

@@ -133,6 +133,9 @@ def _reaction(edge: int) -> dict[str, Array]:
 def _pipelines(
     known: list[Communicator], report: Report, measured: Measured, quick: bool, repetitions: int
 ) -> None:
+    if len(known) < 2:
+        report.note("pipelines need an MPI and mpi4py to compare with: make peers")
+        return
     edge, turns = (_TINY, 3) if quick else (_EDGE, 8)
     ranks = (2,) if quick else (1, 2, 4)
     reaction = _reaction(edge)
@@ -156,6 +159,8 @@ def _pipeline(
 ) -> None:
     (stream, ranks), (path, turns, repetitions) = which, how
     cores, kept = len(os.sched_getaffinity(0)), measured.pipelines.setdefault(stream, {})
+    # Forebay's runs beside each MPI, in the same processes.
+    every: dict[str, Samples] = {}
     for mpi in known[1:]:
         times: dict[str, Samples] = {}
         for repetition in range(repetitions):
@@ -163,7 +168,7 @@ def _pipeline(
             for (what, _), seconds in _rank(mpi, ranks, "pipeline", path, stream, turns).items():
                 times.setdefault(what, []).append(1e3 * seconds)
         for what, name in {"forebay": "Forebay", "mpi": mpi.name, "own": "Forebay, own compositing"}.items():
-            kept.setdefault(name, {}).setdefault(ranks, median(times[what]) / 1e3)
+            every.setdefault(name, []).extend(times[what])
         for what, text in {"forebay": "", "own": ", own compositing"}.items():
             report.samples(
                 f"{stream}, {ranks} processes{text}",
@@ -174,6 +179,8 @@ def _pipeline(
                 # One process sends nothing; and who has no core of its own waits for others', which MPI does without giving its own away.
                 bar=at_most(1.05) if not text and 1 < ranks <= cores else None,
             )
+    for name, samples in every.items():
+        kept.setdefault(name, {})[ranks] = median(samples) / 1e3
 
 
 # ---- servers that join --------------------------------------------------------------------------------------

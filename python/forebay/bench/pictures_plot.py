@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from forebay.bench.measured import Measured
@@ -75,7 +76,8 @@ def _resizes(axes: Any, measured: Measured) -> None:
 
 
 def _pipeline(axes: Any, measured: Measured, stream: str, title: str) -> None:
-    axes.set(title=title, xlabel="processes, on 2 cores", ylabel="ms for a step")
+    cores = len(os.sched_getaffinity(0))
+    axes.set(title=title, xlabel=f"processes, on {cores} cores", ylabel="ms for a step")
     every = measured.pipelines.get(stream, {})
     width = 0.8 / max(len(every), 1)
     for number, (name, times) in enumerate(every.items()):

@@ -34,8 +34,9 @@ class Controller(vtkDummyController):  # type: ignore[misc]
             controller.update(integrate)
 
     Opening and leaving it waits for the other ranks. An error of the communicator, which VTK does not look at, stays: it is raised by
-    `update`, by `check` and on leaving, and the step of a pipeline fails, whether the code looks at it or not; the other ranks fail on leaving. `Unsupported`
-    if this VTK is built in a way that Forebay does not know, and for filters that would run for themselves alone (docs/vtk.md).
+    `update`, by `check` and on leaving, and the step of a pipeline fails, whether the code looks at it or not; the other ranks hear
+    of it at once. `Unsupported` if this VTK is built in a way that Forebay does not know, and for filters that would run for themselves alone
+    (docs/vtk.md).
     """
 
     def __init__(self, comm: Intracomm, *, trusted: Iterable[str] = ()) -> None:
@@ -132,7 +133,8 @@ class Controller(vtkDummyController):  # type: ignore[misc]
         self._before = None
         if error is None:
             self.close()
-        else:
+        elif self._is_open:
+            self._link.leave(error)
             self._end()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from vtkmodules.vtkCommonCore import vtkDataArray
 from vtkmodules.vtkParallelCore import vtkCommunicator, vtkMultiProcessController, vtkSubCommunicator
 
 from forebay import MPI
-from forebay._errors import Invalid
+from forebay._errors import Error, Invalid
 from forebay._mpi.communicator import Intracomm
 from forebay.vtk.layout import Table
 
@@ -42,8 +43,8 @@ _KINDS: Final = {
 class Link:
     """The virtual functions of a vtkCommunicator, as Python has them.
 
-    VTK does not look at what they return. So the first error stays: what comes after it does nothing, the communicator is closed, by
-    which the others hear of it, at its deadline at the latest, and `error` says what it was.
+    VTK does not look at what they return. So the first error stays: what comes after it does nothing, the communicator is revoked, by
+    which the others hear of it, and `error` says what it was.
     """
 
     def __init__(self, comm: Intracomm) -> None:
@@ -51,10 +52,16 @@ class Link:
         self.error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Nothing is sent from here on."""
+        """Nothing is sent from here on, on any rank."""
         if self.error is None:
             self.error = error
-            self._comm.Free()
+            self.leave(error)
+
+    def leave(self, why: BaseException) -> None:
+        """The other ranks do not wait for this one."""
+        with suppress(Error):  # of a forked child
+            self._comm.Revoke(f"{type(why).__name__}: {why}")
+        self._comm.Free()
 
     def _send(self, data: int, length: int, kind: int, to: int, tag: int) -> None:
         self._comm.Send(_bytes_at(data, length, kind), to, tag)
