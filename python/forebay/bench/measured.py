@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 class Measured:
     """Medians, and one series of steps."""
 
-    pipelines: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
-    """Of a step, by the pipeline, what its messages went by, and how many processes there were."""
+    pipelines: dict[str, dict[str, dict[int, tuple[float, float]]]] = field(default_factory=dict)
+    """Of a step, by the pipeline, the MPI, and how many processes there were: with its messages, and with Forebay's in the same processes."""
     elastic: dict[int, float] = field(default_factory=dict)
     """By the number of servers before it."""
     restart: dict[int, float] = field(default_factory=dict)

@@ -5,7 +5,8 @@ frames           240,000 triangles on 2 processes, beside VTK's synchronized ren
                  on the same communicator
 pipelines        all that the pipelines of examples/pipelines do with a step of Gray-Scott (the same data for all
                  numbers of processes) and of the Mandelbulb (as many blocks as processes), in turn on mpi4py's
-                 messages, on Forebay's with the same code, and with Forebay's own compositing
+                 messages, on Forebay's with the same code, and with Forebay's own compositing; the ratio is
+                 the median of those of each start of the processes, and so is the spread
 resize           from asking for one more server to the first picture in which it drew; and the same by ending the
                  group and starting a larger one
 joins            how long a step's pipeline takes while a server joins, which has a core of its own, as another node
@@ -158,29 +159,32 @@ def _pipeline(
     how: tuple[str, int, int],
 ) -> None:
     (stream, ranks), (path, turns, repetitions) = which, how
-    cores, kept = len(os.sched_getaffinity(0)), measured.pipelines.setdefault(stream, {})
-    # Forebay's runs beside each MPI, in the same processes.
-    every: dict[str, Samples] = {}
+    cores = len(os.sched_getaffinity(0))
+    # One process sends nothing; and who has no core of its own waits for others', which MPI does without giving its own away.
+    has_bar = 1 < ranks <= cores
     for mpi in known[1:]:
         times: dict[str, Samples] = {}
         for repetition in range(repetitions):
             report.measuring(f"{stream} on {ranks}, {mpi.name}, {repetition + 1} of {repetitions}")
-            for (what, _), seconds in _rank(mpi, ranks, "pipeline", path, stream, turns).items():
+            words = ("pipeline", path, stream, 3 * turns if has_bar else turns)
+            for (what, _), seconds in _rank(mpi, ranks, *words).items():
                 times.setdefault(what, []).append(1e3 * seconds)
-        for what, name in {"forebay": "Forebay", "mpi": mpi.name, "own": "Forebay, own compositing"}.items():
-            every.setdefault(name, []).extend(times[what])
         for what, text in {"forebay": "", "own": ", own compositing"}.items():
-            report.samples(
+            # Of the same processes each: what one start of them has in common is in both.
+            pairs = [ours / theirs for ours, theirs in zip(times[what], times["mpi"], strict=True)]
+            report.value(
                 f"{stream}, {ranks} processes{text}",
-                times[what],
+                median(times[what]),
                 "ms",
+                ratio=median(pairs),
                 against=f"mpi4py, {mpi.name}",
-                base=times["mpi"],
-                # One process sends nothing; and who has no core of its own waits for others', which MPI does without giving its own away.
-                bar=at_most(1.05) if not text and 1 < ranks <= cores else None,
+                against_value=median(times["mpi"]),
+                bar=at_most(1.05) if has_bar and what == "forebay" else None,
+                n=repetitions,
+                spread=spread(pairs),
             )
-    for name, samples in every.items():
-        kept.setdefault(name, {})[ranks] = median(samples) / 1e3
+        kept = measured.pipelines.setdefault(stream, {}).setdefault(mpi.name, {})
+        kept[ranks] = (median(times["mpi"]) / 1e3, median(times["forebay"]) / 1e3)
 
 
 # ---- servers that join --------------------------------------------------------------------------------------

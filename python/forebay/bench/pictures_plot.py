@@ -10,7 +10,6 @@ from forebay.bench.measured import Measured
 
 _COLORS = {
     "Forebay": "#1f6fb4",
-    "Forebay, own compositing": "#5fb0e5",
     "MPICH": "#d9822b",
     "Open MPI": "#8a8a8a",
 }
@@ -19,7 +18,7 @@ _PAPER = {"restart": 16.0, "elastic": 5.0}
 
 
 def plot(path: str, measured: Measured) -> None:
-    """Draws what was measured; parts that were not stay empty."""
+    """Draws what was measured; the places of what was not stay empty."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -32,10 +31,13 @@ def plot(path: str, measured: Measured) -> None:
     _joins(axes[1][1], measured)
     for one in axes.flat:
         one.spines[["top", "right"]].set_visible(False)
+        one.set_visible(one.has_data())
     figure.savefig(path, dpi=100)
 
 
 def _resizes(axes: Any, measured: Measured) -> None:
+    if not measured.elastic:
+        return
     axes.set(
         title="One more server (their figure 4)",
         xlabel="servers before and after",
@@ -79,20 +81,27 @@ def _pipeline(axes: Any, measured: Measured, stream: str, title: str) -> None:
     cores = len(os.sched_getaffinity(0))
     axes.set(title=title, xlabel=f"processes, on {cores} cores", ylabel="ms for a step")
     every = measured.pipelines.get(stream, {})
-    width = 0.8 / max(len(every), 1)
+    width = 0.8 / (2 * max(len(every), 1))
     for number, (name, times) in enumerate(every.items()):
-        places = [x + (number - (len(every) - 1) / 2) * width for x in range(len(times))]
-        label = name if name.startswith("Forebay") else f"mpi4py, {name}"
-        axes.bar(
-            places, [1e3 * seconds for seconds in times.values()], width, color=_COLORS[name], label=label
+        # Both of a pair were measured in turn, in the same processes.
+        middle = 2 * number + 1 - len(every)
+        sides = (
+            (-0.5, 0, _COLORS[name], f"mpi4py, {name}"),
+            (0.5, 1, _COLORS["Forebay"], "Forebay beside it"),
         )
+        for aside, which, color, label in sides:
+            places = [x + (middle + aside) * width for x in range(len(times))]
+            heights = [1e3 * pair[which] for pair in times.values()]
+            axes.bar(places, heights, 0.9 * width, color=color, label=label)
         axes.set_xticks(range(len(times)), [str(ranks) for ranks in times])
-    axes.set_ylim(bottom=0)
     if every:
-        axes.legend(fontsize="small")
+        axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # the legend stands above
+        axes.legend(fontsize="small", loc="upper left", ncols=2)
 
 
 def _joins(axes: Any, measured: Measured) -> None:
+    if not measured.joins:
+        return
     axes.set(
         title="Calls of a simulation while a server joins (their figure 9)",
         xlabel="s since the begin",
@@ -116,6 +125,5 @@ def _joins(axes: Any, measured: Measured) -> None:
         axes.axvspan(
             measured.asked, joined, color="#1f6fb4", alpha=0.12, label="a server starts and warms up"
         )
-    if steps:
-        axes.set_ylim(0.01, 5000)
-        axes.legend(fontsize="small", loc="upper right", ncols=2)
+    axes.set_ylim(0.01, 5000)
+    axes.legend(fontsize="small", loc="upper right", ncols=2)
