@@ -171,11 +171,12 @@ impl HubState {
 
     /// Tells all members that are connected that nothing in a part of the comm can succeed any more, once.
     fn spread_revocation(&mut self, comm: u64, part: u32, (rank, why): (u32, &str)) {
-        let Some(members) = self.comms.get_mut(&comm).filter(|members| !members.revoked.contains_key(&part))
+        let Some(members) =
+            self.comms.get_mut(&comm).filter(|members| !members.revoked.contains_key(&(part, rank)))
         else {
             return;
         };
-        members.revoked.insert(part, (rank, why.to_owned()));
+        members.revoked.insert((part, rank), why.to_owned());
         self.tell_members(comm, &CommMessage::Revoked { comm, part, rank, why: why.to_owned() });
     }
 
@@ -458,7 +459,7 @@ impl Hub {
                             rank: *rank,
                             why: why.clone(),
                         }));
-                        answers.extend(revoked.iter().map(|(part, (rank, why))| CommMessage::Revoked {
+                        answers.extend(revoked.iter().map(|((part, rank), why)| CommMessage::Revoked {
                             comm: *comm,
                             part: *part,
                             rank: *rank,

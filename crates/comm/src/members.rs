@@ -43,8 +43,9 @@ pub(crate) struct Members {
     pub(crate) members: Vec<Member>,
     /// The ranks with which no collective can succeed any more, and why: in a part of the comm, or in any (`None`).
     pub(crate) broken: BTreeMap<(Option<u32>, u32), String>,
-    /// The parts of the comm that a rank has revoked, and why; 0 is all of it.
-    pub(crate) revoked: BTreeMap<u32, (u32, String)>,
+    /// The parts of the comm (0: all of it) that ranks have revoked, by part and rank, and why. Parts of one split have one number, and
+    /// no rank in common.
+    pub(crate) revoked: BTreeMap<(u32, u32), String>,
 }
 
 impl Members {
@@ -59,7 +60,10 @@ impl Members {
         let is_broken = task.is_collective() && !self.broken.is_empty();
         // What a rank revokes it for has failed before that.
         let broken = if is_broken { why(None).or_else(|| why(Some(part))) } else { None };
-        broken.or_else(|| self.revoked.get(&part).map(|(_, why)| why))
+        if self.revoked.is_empty() {
+            return broken;
+        }
+        broken.or_else(|| task.ranks.iter().find_map(|rank| self.revoked.get(&(part, *rank))))
     }
 
     /// Whether all of these ranks are there, so that it can only be a failure.

@@ -350,6 +350,21 @@ fn a_rank_that_revokes_a_part_is_heard_over_tcp() {
 }
 
 #[test]
+fn another_part_of_the_same_split_goes_on() {
+    let (endpoints, members) = group(4, Over::Shm);
+    let comms = comms(&endpoints, &members, 1);
+    let parts = on_all(&comms, |comm| comm.split(Some(comm.rank() % 2), 0).unwrap().unwrap());
+    parts[3].revoke("it is odd").unwrap();
+    let odd = [&parts[1], &parts[3]].map(|part| part.barrier().unwrap_err().text);
+    assert!(odd.iter().all(|text| text.contains("rank 3 has revoked communicator 1: it is odd")), "{odd:?}");
+    on_all(&comms, |comm| comm.barrier().unwrap()); // all have heard of it
+    std::thread::scope(|scope| {
+        let even = [&parts[0], &parts[2]].map(|part| scope.spawn(|| part.barrier()));
+        even.into_iter().for_each(|one| one.join().unwrap().unwrap());
+    });
+}
+
+#[test]
 fn who_revokes_before_anybody_has_met_is_heard() {
     let (endpoints, members) = group(3, Over::Shm);
     let comms = comms(&endpoints, &members, 1);

@@ -103,7 +103,7 @@ pub enum CommMessage {
     },
     /// The sender shares no memory: messages go through this connection.
     Apart,
-    /// Nothing in this part of a comm can succeed any more, as the sender knows.
+    /// Nothing in a part of a comm, the one that a rank is in, can succeed any more, as the sender knows.
     Revoked {
         /// The comm.
         comm: u64,

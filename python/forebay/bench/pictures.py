@@ -9,8 +9,9 @@ pipelines        all that the pipelines of examples/pipelines do with a step of 
                  the median of those of each start of the processes, and so is the spread
 resize           from asking for one more server to the first picture in which it drew; and the same by ending the
                  group and starting a larger one
-joins            how long a step's pipeline takes while a server joins, which has a core of its own, as another node
-                 would; and where it shares all cores with the others
+joins            the longest time that a step's pipeline takes while a server joins, which has a core of its own, as
+                 another node would; and where it shares all cores with the others. Beside it, what the longest of as
+                 many steps before took: that much is this machine's noise
 """
 
 from __future__ import annotations
@@ -235,6 +236,7 @@ def _joins(report: Report, measured: Measured, quick: bool, repetitions: int) ->
         return
     for shared in (False,) if quick else (False, True):
         longest: Samples = []
+        calm: Samples = []
         for repetition in range(repetitions):
             report.measuring(f"joins {repetition + 1} of {repetitions}")
             with _only_on(cores if shared else cores[:1]), Driven(1, edge) as driven:
@@ -243,13 +245,17 @@ def _joins(report: Report, measured: Measured, quick: bool, repetitions: int) ->
                 driven.grown(after=around, cores=None if shared else cores[1:2])
             joined = next(n for n, step in enumerate(driven.told) if step["workers"] > 1)
             times = [step["execute"] for step in driven.told]
-            longest.append(max(times[began : joined + 3]) / median(times[3:began]))
+            before, joining = times[3:began], times[began : joined + 3]
+            longest.append(max(joining) / median(before))
+            calm.append(max(before[-len(joining) :]) / median(before))
             if not shared:
                 measured.joins, measured.asked = driven.told, driven.asked
         report.value(
             "longest pipeline time at a join" + (", cores shared" if shared else ""),
             median(longest),
             "x the median before",
+            against="as many steps without a join",
+            against_value=median(calm),
             ratio=median(longest),
             bar=None if shared else at_most(1.2),
             n=len(longest),
