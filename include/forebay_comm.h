@@ -96,8 +96,9 @@ int fb_comm_split(fb_comm *comm, int64_t color, int64_t key, fb_comm **part);
 /* The same ranks once more, with messages and collectives of their own.  All ranks call it. */
 int fb_comm_dup(fb_comm *comm, fb_comm **copy);
 /* Ends it on all ranks, for one that cannot go on, so that nobody waits for it in vain: what they have begun in it and what they begin
- * fails with FB_UNREACHABLE, whose text tells this rank and `why`, on this rank, too.  What has arrived may still be received.  Parts
- * of it, and what it is a part of, go on.  Waits for nobody.  The handle is still to be closed. */
+ * fails with FB_UNREACHABLE, whose text tells this rank and `why`, on this rank, too.  They hear of it at once if they have talked to
+ * this rank, wait for it, or for one that knows; else as soon as they do.  What has arrived may still be received.  Parts of it, and
+ * what it is a part of, go on.  Waits for nobody.  The handle is still to be closed. */
 int fb_comm_revoke(fb_comm *comm, const char *why);
 /* Makes an operation of a function, for reductions of this communicator, which is given `user` at each call.  At most
  * 1000. */

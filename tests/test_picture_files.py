@@ -20,6 +20,8 @@ from support.sessions import producer
 from support.waiting import wait_until
 
 import forebay
+from forebay import viz
+from forebay.viz import cinema
 
 CINEMASCI = ROOT / "target" / "cinemasci"
 SLICE = 'viz.Picture(name="slice", layers=[viz.Slice("U")], **small),'
@@ -139,6 +141,24 @@ def test_a_full_disk_leaves_no_half_of_a_picture(own_place: Path) -> None:
         files.write(target, b"x" * 100_000)
     assert target.read_bytes() == b"the one before"
     assert [path.name for path in target.parent.iterdir()] == ["x.png"]
+
+
+def test_a_database_that_is_there_says_what_its_files_show(own_place: Path) -> None:
+    """Of a second run in one directory, with fewer cameras; and after half of a line."""
+    database = own_place / "x.cdb"
+    table = database / "data.csv"
+    eight, four = (viz.Picture(name="x", layers=[viz.Slice("U")], camera=viz.orbit(n)) for n in (8, 4))
+    for made, time in ((eight, 1.0), (four, 7.5)):
+        cameras = range(len(made.cameras))
+        cinema.add(database, made, [cinema.Row(10, time, n, made.file_name(10, n)) for n in cameras])
+    rows = [line.split(",") for line in table.read_text().splitlines()]
+    assert [row[1] for row in rows] == ["time", *["7.5"] * 4, *["1"] * 4]
+    assert [row[2] for row in rows] == ["azimuth", "30", "120", "210", "300", "210", "255", "300", "345"]
+    with table.open("a") as half:
+        half.write("20,8,30,22")
+    cinema.add(database, four, [cinema.Row(30, 9.0, 0, four.file_name(30, 0))])
+    assert table.read_text().splitlines()[-2:] == [",".join(rows[-1]), "30,9,30,22,0,x-000030-0.png"]
+    assert [path.name for path in database.iterdir()] == ["data.csv"]
 
 
 def test_another_table_is_not_written_to(own_place: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.pictures import draw_flow, draw_here, draw_steps, flow, gyroid
+from support.pictures import CUTS, draw_flow, draw_here, draw_steps, flow, gyroid
 from support.sessions import consumer, producer
 
 import forebay
 from forebay import viz
-from forebay.viz import occlusion
+from forebay.viz import occlusion, words
 
 OPAQUE = """
 viz.Picture(name="contour", layers=[viz.Contour("U", [0.4, 0.9], color="V")], **small),
@@ -238,6 +238,109 @@ def test_levels_of_refinement_are_drawn(one: forebay.LocalGroup) -> None:
                 cloud.draw(shown, comm)
 
 
+@pytest.mark.parametrize("turned", [(0,), (1, 2), (0, 1, 2)])
+def test_spacings_below_0_show_the_same(one: forebay.LocalGroup, turned: tuple[int, ...]) -> None:
+    """Also of blocks, and of what needs more than these."""
+    given = {**dict(zip("UV", gyroid(), strict=True)), **flow()}
+    vector = ("u", "v", "w")
+    layers: list[viz.Layer] = [
+        viz.Contour("U", [0.4], color="V"),
+        viz.Contour("U", [0.4], closed=True),
+        viz.Contour("U", [0.4], opacity=0.4),
+        viz.Slice("U", plane=viz.Plane((1, 2, 3), (0, 0, 0))),
+        viz.Slice("U", "y", 2.25),
+        viz.Clip("U", clip=[viz.Plane((-1, 0.3, -1), (0, 0, 0))]),
+        viz.Threshold("U", 0.3, color="V"),
+        viz.Arrows(vector, every=4),
+    ]
+    pictures = [picture(layer, name=f"n{n}") for n, layer in enumerate(layers)]
+    spacing, origin = np.array([0.5, 0.25, 1.0]), np.array([-7.0, -3.0, -16.0])
+    shape = np.array(given["U"].shape)
+    signs = np.array([-1 if axis in turned else 1 for axis in range(3)])
+    ends = np.where(signs < 0, origin + (shape - 1) * spacing, origin)
+    back = {name: np.ascontiguousarray(np.flip(array, turned)) for name, array in given.items()}
+    # Clouds and lines begin anew in each block, and blocks are cut elsewhere in what is turned.
+    anew = [viz.Volume("U"), viz.Streamlines(vector, seeds=(3, 3, 3))]
+    others = [picture(layer, name=f"n{n}") for n, layer in enumerate(anew)]
+    for shown, cuts in ((pictures, CUTS), (others, None)):
+        straight = draw_here(one, shown, [given], cuts=cuts, spacing=tuple(spacing), origin=tuple(origin))
+        both = draw_here(one, shown, [back], cuts=cuts, spacing=tuple(signs * spacing), origin=tuple(ends))
+        for before, after in zip(straight, both, strict=True):
+            (layer,) = before.picture.layers
+            assert not is_background(before)
+            tolerance = 2 if layer.is_seen_through else 0
+            far = np.abs(before.pixels.astype("i2") - after.pixels).max(axis=2) > tolerance
+            assert not far.any(), f"{layer}: {far.sum()} pixels"
+
+
+def test_elements_that_lie_nowhere_are_refused(one: forebay.LocalGroup) -> None:
+    u = gyroid()[0]
+    for spacing in ((1.0, 0.0, 1.0), (1.0, np.inf, 1.0)):
+        with pytest.raises(
+            forebay.Invalid, match=r"'U' has spacing .* it cannot be drawn; give finite numbers"
+        ):
+            draw_here(one, [picture(viz.Slice("U"))], [{"U": u}], spacing=spacing)
+
+
+@pytest.mark.parametrize(
+    ("scale", "ends"), [(1e45, (0, 2)), (1e-50, (0, 2)), (1e-3, (101_325_000, 101_325_002))]
+)
+def test_values_that_32_bits_do_not_hold_have_their_colours(
+    one: forebay.LocalGroup, scale: float, ends: tuple[int, int]
+) -> None:
+    """Large ones, small ones, and small changes of large ones look as numbers between 0 and 2 do."""
+    x = np.linspace(0, 2, 34) * np.ones((6, 26, 1))
+    front = viz.Camera(azimuth=0, elevation=0)
+    layers: list[viz.Layer] = [viz.Slice("U"), viz.Slice("U", plane=viz.Plane((0, 0.1, 1), (0, 0, 3)))]
+    layers += [viz.Clip("U"), viz.Threshold("U", -np.inf), viz.Volume("U")]
+    pictures = [picture(layer, name=f"n{n}", camera=front) for n, layer in enumerate(layers)]
+    large = scale * (ends[0] + x)
+    for before, after in zip(
+        draw_here(one, pictures, [{"U": x}]), draw_here(one, pictures, [{"U": large}]), strict=True
+    ):
+        assert len(np.unique(after.pixels.reshape(-1, 3), axis=0)) > 30
+        assert np.abs(before.pixels.astype(int) - after.pixels).max() <= 2
+
+
+def test_numbers_beside_colours_can_be_told_apart() -> None:
+    assert words._ticks(0, 1) == ["0", "0.5", "1"]
+    assert words._ticks(-2e45, 2e45) == ["-2e+45", "0", "2e+45"]
+    assert words._ticks(101_325, 101_326) == ["101325", "101325.5", "101326"]
+    assert len(set(words._ticks(1.0, float(np.nextafter(1.0, 2))))) >= 2
+
+
+def test_lines_are_as_long_beside_finer_blocks(one: forebay.LocalGroup) -> None:
+    """A finer block anywhere makes no line longer or shorter."""
+    coarse = {
+        "u": np.ones((8, 8, 64), "f4"),
+        "v": np.zeros((8, 8, 64), "f4"),
+        "w": np.zeros((8, 8, 64), "f4"),
+    }
+    lines = viz.Streamlines(("u", "v", "w"), seeds=(1, 1, 1), length=0.1, width=0.05)
+    front = viz.Camera(azimuth=0, elevation=0)
+    seen = []
+    for number, levels in enumerate([(), (1,), (1, 2)]):
+        with (
+            producer(one, f"s{number}") as sim,
+            consumer(one, f"s{number}") as reader,
+            forebay.Comm(f"lines{number}", rank=0, size=1, group=one.path) as comm,
+        ):
+            for name, array in coarse.items():
+                sim.array(name, dtype="f4", shape=array.shape, refinement=2)
+            with sim.step(0) as step:
+                for name, array in coarse.items():
+                    step.put(name, array, offset=(0, 0, 0))
+                    for level in levels:
+                        part = array[:4, :4, :4]
+                        step.put(name, part, offset=(0, 0, 0), level=level, number=level)
+            with reader.next() as shown:
+                drawn = viz.Drawing([picture(lines, camera=front)]).draw(shown, comm)[0]
+        columns = (drawn.pixels != drawn.pixels[:, :1]).any(axis=(0, 2))
+        seen.append(int(columns.sum()))
+    assert seen[0] > 10
+    assert max(seen) - min(seen) <= 1, seen
+
+
 def test_a_flow_that_stands_still_or_is_no_number(one: forebay.LocalGroup) -> None:
     vector = ("u", "v", "w")
     pictures = [picture(viz.Arrows(vector)), picture(viz.Streamlines(vector), name="lines")]
@@ -302,6 +405,8 @@ def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:
     bad: list[tuple[str, type[Exception], Any]] = [
         ("its three components", forebay.Invalid, lambda: viz.Arrows(("u", "v"))),  # type: ignore[arg-type]
         ("give 1 or more", forebay.Invalid, lambda: viz.Arrows(vector, every=0)),
+        ("give 1 or more", forebay.Invalid, lambda: viz.Arrows(vector, every=np.nan)),  # type: ignore[arg-type]
+        ("along x, y and z", forebay.Invalid, lambda: viz.Streamlines(vector, seeds=(1, np.nan, 1))),  # type: ignore[arg-type]
         ("along x, y and z", forebay.Invalid, lambda: viz.Streamlines(vector, seeds=(1, 2, 0))),
         ("both are more than 0", forebay.Invalid, lambda: viz.Streamlines(vector, length=0)),
         ("does not see through", forebay.Invalid, lambda: viz.Streamlines(vector, opacity=0.5)),
@@ -320,12 +425,16 @@ def test_pictures_that_cannot_be_are_refused_when_they_are_described() -> None:
         ("give x, y and z", forebay.Invalid, lambda: viz.Plane((1, 0), (0, 0, 0))),
         ("no direction", forebay.Invalid, lambda: viz.Plane((0, 0, 0), (0, 0, 0))),
         ("zoom is above 0", forebay.Invalid, lambda: viz.Camera(zoom=0)),
+        ("it has no eye", forebay.Invalid, lambda: viz.Camera(look_at=(1, 2, 3))),
         ("eye and look_at are one point", forebay.Invalid, lambda: viz.Camera(eye=(1, 2, 3), look_at=(1, 2, 3))),
         ("give x, y and z", forebay.Invalid, lambda: viz.Camera(eye=(1, 2))),
         ("one camera or more", forebay.Invalid, lambda: viz.orbit(0)),
         ("no camera", forebay.Invalid, lambda: picture(layer, camera=[])),
         ("give 1 or more", forebay.Invalid, lambda: picture(layer, every=0)),
         ("is no name", forebay.Invalid, lambda: picture(layer, name="../up")),
+        ("give width and height", forebay.Invalid, lambda: picture(layer, size=(np.inf, 3))),
+        ("give 1 or more", forebay.Invalid, lambda: picture(layer, every=np.nan)),
+        ("how many bytes it may take", forebay.Invalid, lambda: picture(layer, memory=np.nan)),
         ("give width and height", forebay.Invalid, lambda: picture(layer, size=(0, 3))),
         ("not 1 to 4", forebay.Invalid, lambda: picture(layer, samples=9)),
         ("not 0 to 1", forebay.Invalid, lambda: picture(layer, shade=2)),

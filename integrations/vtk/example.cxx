@@ -18,6 +18,7 @@
 #include <vtkIntegrateAttributes.h>
 #include <vtkNew.h>
 #include <vtkPolyData.h>
+#include <vtkSmartPointer.h>
 #include <vtkSphereSource.h>
 #include <vtkTransmitPolyDataPiece.h>
 #include <vtkUnstructuredGrid.h>
@@ -31,7 +32,7 @@ static int failed(const char *doing, int result, const char *text) {
 
 int main(int argc, char **argv) {
     if (argc < 3) {
-        std::fprintf(stderr, "usage: %s RANK SIZE [untried | alone | dies]\n", argv[0]);
+        std::fprintf(stderr, "usage: %s RANK SIZE [untried | alone | gone | dies]\n", argv[0]);
         return 2;
     }
     const unsigned rank = static_cast<unsigned>(std::atoi(argv[1])), size = static_cast<unsigned>(std::atoi(argv[2]));
@@ -41,11 +42,16 @@ int main(int argc, char **argv) {
     int result = fb_comm_open("spheres", rank, size, nullptr, 30, &comm);
     if (result != FB_OK) return failed("opening the communicator", result, fb_error());
 
-    vtkNew<forebayController> controller;
+    auto controller = vtkSmartPointer<forebayController>::New();
     result = controller->Open(comm);
     if (result != FB_OK) return failed("opening the controller", result, controller->GetError().c_str());
     fb_comm_barrier(comm); /* all have one */
     if (std::strcmp(what, "dies") == 0 && isLast) std::_Exit(0);
+    if (std::strcmp(what, "gone") == 0 && isLast) {
+        controller = nullptr;
+        fb_comm_barrier(comm); /* this one goes on */
+        return EXIT_FAILURE;
+    }
 
     /* Each rank has a wedge of a ball. */
     vtkNew<vtkSphereSource> wedge;

@@ -186,11 +186,14 @@ forebayController::forebayController() : Own(forebayCommunicator::New()) {
 }
 
 forebayController::~forebayController() {
-    this->Own->Leave();
+    if (this->Own->IsOpen()) this->Own->Fail(FB_CLOSED, "a controller has gone without Close()");
     this->Own->Delete();
 }
 
-int forebayController::Open(fb_comm *comm) { return this->Own->Open(comm); }
+int forebayController::Open(fb_comm *comm) {
+    if (this->Own->IsOpen()) this->Own->Fail(FB_CLOSED, "a controller was opened again without Close()");
+    return this->Own->Open(comm);
+}
 
 int forebayController::Update(vtkAlgorithm *algorithm) {
     if (!this->Own->IsOpen()) this->Own->Fail(FB_CLOSED, "the controller is not open: it would run on each rank for itself");

@@ -80,7 +80,8 @@ public:
     /* Brings a filter, and all that it takes its input from, up to date.  All ranks call it.  FB_UNSUPPORTED if one of them would run
      * for itself alone; else what went wrong in the communicator. */
     int Update(vtkAlgorithm *algorithm);
-    /* Ends it.  Waits for the other ranks, and returns what went wrong on any.  Without it nobody is waited for. */
+    /* Ends it.  Waits for the other ranks, and returns what went wrong on any.  A controller that goes without it has failed, which the
+     * others hear. */
     int Close();
 
     int GetResult() const;

@@ -344,13 +344,13 @@ def gives_up() -> None:
     try:
         with forebay.vtk.Controller(COMM) as controller:
             if COMM.rank == 1:
-                raise ValueError("no such colour")
+                raise ValueError("no such colour: caf\udce9")  # a name that is no text
             one = vtkIntegrateAttributes()
             one.SetController(controller)
             one.SetInputData(cut(COMM.rank, COMM.size))
             controller.update(one)
     except (forebay.Error, ValueError) as error:
-        found = f"{type(error).__name__}: {error}"
+        found = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
     COMM.Barrier()
     print(json.dumps({"rank": COMM.rank, "found": found}), flush=True)
 
@@ -465,6 +465,17 @@ def closed() -> None:
     with forebay.vtk.Controller(COMM) as twice:
         found.append(told(forebay.Invalid, twice.__enter__))
     assert vtkMultiProcessController.GetGlobalController() is not twice
+    # Whichever is left first, the global one is what it was.
+    before = vtkMultiProcessController.GetGlobalController()
+    for order in ((0, 1, 2), (1, 0, 2), (2, 0, 1), (1, 2, 0)):
+        several = [forebay.vtk.Controller(COMM).__enter__() for _ in range(3)]
+        left = set()
+        for number in order:
+            several[number].__exit__(None, None, None)
+            left.add(number)
+            last = max({0, 1, 2} - left, default=None)
+            wanted = before if last is None else several[last]
+            assert vtkMultiProcessController.GetGlobalController() is wanted
     # Who was given a part of a communicator has failed that one, too.
     forgotten = forebay.vtk.Controller(COMM.Dup().Split(0))
     del forgotten

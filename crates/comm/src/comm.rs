@@ -173,6 +173,10 @@ impl Comm {
                 return Ok(part);
             }
             if is_mine {
+                if let Err(error) = &told {
+                    // Another rank may have heard of all in time.
+                    self.revoke_part(part, &error.text);
+                }
                 self.hub.close_part(self.id(), part);
             }
             told?;
@@ -200,16 +204,20 @@ impl Comm {
     /// Ends it on all ranks: what they have begun in it and what they begin fails with `Unreachable`, which tells this rank and why, on
     /// this rank, too. What has arrived may still be received. Parts of it, and what it is a part of, go on.
     ///
-    /// Waits for nobody: other ranks hear of it at once if they wait for this one, or for one that knows. One rank calls it that cannot go
-    /// on, so that nobody waits for it in vain. This is MPI's `MPI_Comm_revoke` ("User-Level Failure Mitigation", chapter of the proposal
+    /// Waits for nobody: other ranks hear of it at once if they have talked to this one, wait for it, or for one that knows; else as soon as
+    /// they do. One rank calls it that cannot go on, so that nobody waits for it in vain. This is MPI's `MPI_Comm_revoke` ("User-Level Failure Mitigation", chapter of the proposal
     /// to the MPI Forum).
     pub fn revoke(&self, why: &str) -> Result<()> {
         self.hub.check_process()?;
+        self.revoke_part(self.part, why);
+        Ok(())
+    }
+
+    fn revoke_part(&self, part: u32, why: &str) {
         let (rank, id) = (self.whole.rank, self.id());
         let why: String = why.chars().take(REASON_MAX).collect();
         let why = format!("rank {rank} has revoked communicator {id}: {why}");
-        self.hub.revoke(id, self.part, (rank, &why));
-        Ok(())
+        self.hub.revoke(id, part, (rank, &why));
     }
 
     /// The rank in the whole of a rank here.

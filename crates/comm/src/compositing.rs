@@ -86,6 +86,9 @@ impl Comm {
         far: f32,
         with_depths: bool,
     ) -> Result<()> {
+        if far.is_nan() {
+            return Err(Error::invalid("far=NaN: give the depth from which on there is background"));
+        }
         root.map_or(Ok(()), |root| self.check_rank(root))?;
         if colors.len() % 4 != 0 || colors.len() != depths.len() {
             let (colors, depths) = (colors.len(), depths.len());

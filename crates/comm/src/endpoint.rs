@@ -145,6 +145,7 @@ pub(crate) fn hub_of(options: EndpointOptions, addresses: Vec<String>, runtime: 
         seal_payload: AtomicBool::new(false),
         guard: ForkGuard::new(),
         version: AtomicU64::new(0),
+        has_revoked: AtomicBool::new(false),
         spare: Spare::default(),
         calls: AtomicU64::new(0),
         cores: cores(),

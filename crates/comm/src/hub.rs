@@ -75,6 +75,8 @@ pub(crate) struct Hub {
     pub(crate) spare: Spare,
     /// How many calls there were.
     pub(crate) calls: AtomicU64,
+    /// Whether any comm, or a part of one, was revoked.
+    pub(crate) has_revoked: AtomicBool,
     /// On how many cores this process and its neighbours run.
     pub(crate) cores: usize,
     /// How many this host has: the same number for all its processes.
@@ -226,6 +228,7 @@ impl Hub {
     /// Nothing in a part of a comm can succeed any more, on any rank.
     pub(crate) fn revoke(&self, comm: u64, part: u32, (rank, why): (u32, &str)) {
         let mut state = self.state.lock();
+        self.has_revoked.store(true, Ordering::Relaxed);
         state.spread_revocation(comm, part, (rank, why));
         self.tell(&mut state);
     }
@@ -487,6 +490,7 @@ impl Hub {
                 self.tell(state);
             }
             CommMessage::Revoked { comm, part, rank, why } => {
+                self.has_revoked.store(true, Ordering::Relaxed);
                 state.spread_revocation(*comm, *part, (*rank, why));
                 self.tell(state);
             }

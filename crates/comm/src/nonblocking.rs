@@ -25,7 +25,10 @@ impl Comm {
         let operation = operation(self.clone(), task.clone());
         let (hub, about) = (self.hub.clone(), task.clone());
         let operation = Box::pin(async move {
-            let result = operation.await;
+            let result = match hub.check_begin(&about) {
+                Ok(()) => operation.await,
+                Err(error) => Err(error),
+            };
             hub.ended(&about, result).map(|()| Done::default())
         });
         Request::start(&self.hub, task, false, operation)

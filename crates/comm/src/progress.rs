@@ -142,6 +142,9 @@ impl Hub {
     /// Waits for a future, and looks meanwhile for what it waits for.
     pub(crate) fn run<T>(&self, task: &Task, future: impl Future<Output = Result<T>>) -> Result<T> {
         self.check_process()?;
+        if let Err(error) = self.check_begin(task) {
+            return self.ended(task, Err(error));
+        }
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         let mut patience = Patience { seen: 0, told: 0, since: None, turns: 0 };

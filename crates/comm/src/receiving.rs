@@ -7,7 +7,7 @@ use crate::mail::{Envelope, ReceiveId, Received, Wanted};
 use crate::target::Target;
 use crate::task::Task;
 use forebay_core::{Error, ErrorKind, Result};
-use forebay_wire::comm::{CommMessage, Label};
+use forebay_wire::comm::Label;
 use smallvec::SmallVec;
 use std::fmt;
 use std::future::Future;
@@ -131,10 +131,8 @@ impl Awaited<'_> {
     /// Sees to it that a message can come from a rank, and that its end is noticed.
     fn reach(&self, state: &mut HubState, source: u32) -> Result<()> {
         self.hub.check(state, self.task, source, self.tag)?;
-        if source != self.task.rank
-            && let Some(link) = self.hub.route(state, self.task, source)?
-        {
-            tell(state, self.task, source, &link);
+        if source != self.task.rank && self.hub.route(state, self.task, source)?.is_some() {
+            self.hub.tell_waiting(state, self.task, source);
         }
         Ok(())
     }
@@ -365,13 +363,4 @@ impl Drop for Receive<'_> {
 
 fn closed(state: &HubState) -> Error {
     state.check_open().err().unwrap_or_else(|| Error::new(ErrorKind::Closed, "this communicator was closed"))
-}
-
-/// Lets a rank know that it is waited for, once.
-fn tell(state: &mut HubState, task: &Task, source: u32, link: &crate::peers::Link) {
-    let member = state.comms.get_mut(&task.comm).and_then(|members| members.member(source));
-    if let Some(member) = member.filter(|member| !member.told) {
-        member.told = true;
-        link.say(&CommMessage::Wait { comm: task.comm });
-    }
 }

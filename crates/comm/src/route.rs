@@ -6,7 +6,9 @@ use crate::members::Members;
 use crate::peers::{Link, Peer};
 use crate::task::Task;
 use forebay_core::{ErrorKind, Result};
+use forebay_wire::comm::CommMessage;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Hub {
     /// The connection to send on. Without one it is seen to that there will be: look again.
@@ -43,6 +45,18 @@ impl Hub {
     ) -> Option<&'a mut Peer> {
         let peer = state.comms.get_mut(&task.comm)?.member(rank)?.peer;
         state.peers.get(peer)
+    }
+
+    /// Lets a rank that is connected know that it is waited for, once: it tells if that is in vain.
+    pub(crate) fn tell_waiting(&self, state: &mut HubState, task: &Task, rank: u32) {
+        let HubState { comms, peers, .. } = state;
+        let member = comms.get_mut(&task.comm).and_then(|members| members.member(rank));
+        if let Some(member) = member.filter(|member| !member.told)
+            && let Some(link) = peers.sending(member.peer)
+        {
+            member.told = true;
+            link.say(&CommMessage::Wait { comm: task.comm });
+        }
     }
 
     /// Whether there is one.
@@ -89,6 +103,14 @@ impl Hub {
             return Err(task.failed(gone.kind, tag, why));
         }
         Ok(())
+    }
+
+    /// Fails if a collective begins that was revoked: it may have nothing to wait for.
+    pub(crate) fn check_begin(&self, task: &Task) -> Result<()> {
+        if !task.is_collective() || !self.has_revoked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.check(&mut self.state.lock(), task, task.rank, None)
     }
 
     /// A rank and its name.

@@ -182,6 +182,9 @@ impl<'a> Send<'a> {
     /// Whether it still makes sense to wait.
     fn check(&self, state: &mut HubState) -> Result<()> {
         self.hub.check(state, self.task, self.dest, Some(self.tag))?;
+        if self.dest != self.task.rank {
+            self.hub.tell_waiting(state, self.task, self.dest);
+        }
         if self.task.is_expired() {
             let to = self.hub.describe(state, self.task, self.dest);
             let (size, name) = (self.source.len(), self.task.name(Some(self.tag)));

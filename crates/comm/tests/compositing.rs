@@ -121,6 +121,7 @@ fn pictures_that_are_none_are_refused() {
     let (mut colors, mut depths) = ([0; 8], [0; 4]);
     refused(comm.composite_nearest(Some(0), (&mut colors, &mut depths), 1.0, false), "not 8 and 4 in all");
     refused(comm.composite_nearest(Some(1), (&mut colors, &mut []), 1.0, false), "ranks 0 to 0, not 1");
+    refused(comm.composite_nearest(None, (&mut colors, &mut depths), f32::NAN, false), "far=NaN");
     let layer = [Layer { position: 0, colors: &[0; 8] }];
     refused(comm.composite_over(Some(0), (2, Channel::UInt8), &layer, None), "gives no memory for it");
     refused(

@@ -364,6 +364,57 @@ fn another_part_of_the_same_split_goes_on() {
     });
 }
 
+/// Parts that have one number since neither knows of the other.
+#[test]
+fn a_part_of_other_ranks_that_is_made_later_goes_on() {
+    let (endpoints, members) = group(4, Over::Shm);
+    let comms = comms(&endpoints, &members, 1);
+    let halves = on_all(&comms, |comm| comm.split(Some(comm.rank() / 2), 0).unwrap().unwrap());
+    std::thread::scope(|scope| {
+        let first = [&halves[0], &halves[1]].map(|half| scope.spawn(|| half.dup().unwrap()));
+        for copy in first.map(|one| one.join().unwrap()) {
+            copy.revoke("of ranks 0 and 1 alone").unwrap();
+        }
+    });
+    on_all(&comms, |comm| comm.barrier().unwrap());
+    std::thread::scope(|scope| {
+        let second = [&halves[2], &halves[3]].map(|half| scope.spawn(|| half.dup().unwrap().barrier()));
+        second.into_iter().for_each(|one| one.join().unwrap().unwrap());
+    });
+}
+
+/// Who waits to send asks, too.
+#[test]
+fn who_sends_to_one_that_has_revoked_is_told() {
+    let (endpoints, members) = group(2, Over::Shm);
+    let comms = comms(&endpoints, &members, 1);
+    comms[1].revoke("it computes").unwrap();
+    let begun = Instant::now();
+    let error = comms[0].send(1, 0, &pattern(0, 1 << 20)).unwrap_err();
+    assert!(error.text.contains("rank 1 has revoked communicator 1: it computes"), "{error}");
+    assert!(begun.elapsed() < AT_ONCE);
+}
+
+#[test]
+fn nothing_is_begun_in_a_communicator_of_one_rank_that_was_revoked() {
+    let (endpoints, members) = group(1, Over::Shm);
+    let comm = std::sync::Arc::new(comms(&endpoints, &members, 1).remove(0));
+    let copy = std::sync::Arc::new(comm.dup().unwrap());
+    copy.revoke("it is alone").unwrap();
+    let (mut colors, mut depths) = ([0; 4], [0; 4]);
+    for error in [
+        copy.barrier().unwrap_err(),
+        copy.dup().unwrap_err(),
+        copy.broadcast(0, vec![1]).unwrap_err(),
+        copy.ibarrier().wait(&comm).unwrap_err(),
+        copy.recv_any(None, None).unwrap_err(),
+        copy.composite_nearest(None, (&mut colors, &mut depths), 1.0, false).unwrap_err(),
+    ] {
+        assert!(error.text.contains("rank 0 has revoked communicator 1: it is alone"), "{error}");
+    }
+    comm.barrier().unwrap();
+}
+
 #[test]
 fn who_revokes_before_anybody_has_met_is_heard() {
     let (endpoints, members) = group(3, Over::Shm);

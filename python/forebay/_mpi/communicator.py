@@ -206,10 +206,12 @@ class Intracomm(Compositing):
     def Revoke(self, why: str = "it cannot go on") -> None:
         """Ends it on all ranks, for one that cannot go on, so that nobody waits for it in vain. Waits for nobody.
 
-        What they have begun in it and what they begin raises `Unreachable`, which tells this rank and `why`, on this rank, too. What
-        has arrived may still be received. Parts of it, and what it is a part of, go on. As in mpi4py, whose own has no reason.
+        What they have begun in it and what they begin raises `Unreachable`, which tells this rank and `why`, on this rank, too. They
+        hear of it at once if they have talked to this rank, wait for it, or for one that knows; else as soon as they do. What has arrived
+        may still be received. Parts of it, and what it is a part of, go on. As in mpi4py, whose own has no reason.
         """
-        self._core.revoke(why)
+        # Names of files may have bytes that are no text.
+        self._core.revoke(why.encode("utf-8", "backslashreplace").decode())
 
     def Free(self) -> None:
         """Closes it. Who waits for this rank fails at once when it has closed all parts of one communicator, and that one; until then by

@@ -53,16 +53,35 @@ def pieces(step: Step, names: Sequence[str], domain: Domain, *, below: int, abov
     for block in main.blocks():
         if block.offset is None or 0 in block.shape:
             continue
+        grid = Grid.of(main, domain, block.level)
+        # What is before an element in the grid is behind it in the array where the grid counts the other way.
+        widths = [(above, below) if turned else (below, above) for turned in grid.turned][-len(block.shape) :]
         values, first = {}, None
         for field in fields:
             own = block if field is main else _same(field, block)
-            values[field.name], first = _padded(field, block, own, (below, above))
+            values[field.name], first = _padded(field, block, own, widths)
         begin = _three(block.offset, 0)
         end = tuple(low + n for low, n in zip(begin, _three(block.shape, 1), strict=True))
         assert first is not None
-        found.append(Piece(values, first, begin, end, Grid.of(main, domain, block.level)))  # type: ignore[arg-type]
+        found.append(_upright(Piece(values, first, begin, end, grid)))  # type: ignore[arg-type]
     # In one order wherever they lie: their numbers are the same on any server.
     return sorted(found, key=lambda piece: (piece.grid.shape, piece.begin))
+
+
+def _upright(piece: Piece) -> Piece:
+    """The same, counted as its grid counts."""
+    grid = piece.grid
+    if not any(grid.turned):
+        return piece
+    axes = tuple(axis for axis, turned in enumerate(grid.turned) if turned)
+    values = {name: np.ascontiguousarray(np.flip(of_field, axes)) for name, of_field in piece.values.items()}
+    shape = next(iter(values.values())).shape
+    first, begin, end = list(piece.first), list(piece.begin), list(piece.end)
+    for axis in axes:
+        extent = grid.shape[axis]
+        first[axis] = extent - (piece.first[axis] + shape[axis])
+        begin[axis], end[axis] = extent - piece.end[axis], extent - piece.begin[axis]
+    return Piece(values, tuple(first), tuple(begin), tuple(end), grid)  # type: ignore[arg-type]
 
 
 def block_of(step: Step, name: str, beside: Block) -> Block:
@@ -100,15 +119,17 @@ def _same(field: Field, block: Block) -> Block | None:
     )
 
 
-def _padded(field: Field, block: Block, own: Block | None, widths: tuple[int, int]) -> tuple[Array, Index]:
-    """The values at a block's place and around it, and the index of the first."""
+def _padded(
+    field: Field, block: Block, own: Block | None, widths: Sequence[tuple[int, int]]
+) -> tuple[Array, Index]:
+    """The values at a block's place and so many before and behind it along each axis, and the index of the first."""
     assert block.offset is not None
     assert field.shape is not None
     ratio = field.refinement or (2,) * len(field.shape)
     extents = [n * r**block.level for n, r in zip(field.shape, ratio, strict=True)]
     wanted = [
-        (max(0, low - widths[0]), min(extent, low + n + widths[1]))
-        for low, n, extent in zip(block.offset, block.shape, extents, strict=True)
+        (max(0, low - before), min(extent, low + n + behind))
+        for low, n, extent, (before, behind) in zip(block.offset, block.shape, extents, widths, strict=True)
     ]
     kind = "f4" if field.dtype.str[1:] in _EXACT_IN_32 else "f8"
     values = np.full([end - begin for begin, end in wanted], np.nan, kind)

@@ -76,6 +76,10 @@ class Camera:
         for name, point in (("eye", self.eye), ("look_at", self.look_at)):
             if point is not None and (len(point) != 3 or not all(map(math.isfinite, point))):
                 raise Invalid(f"camera: {name} is {point}: give x, y and z")
+        if self.eye is None and self.look_at is not None:
+            raise Invalid(
+                f"camera: look_at is {tuple(self.look_at)}, but it has no eye: give both, or azimuth and elevation"
+            )
         if self.eye is not None and self.look_at is not None and tuple(self.eye) == tuple(self.look_at):
             raise Invalid(f"camera: eye and look_at are one point, {tuple(self.eye)}")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from forebay._errors import Invalid
+from forebay.viz import files
 from forebay.viz.camera import Camera
 from forebay.viz.picture import Picture
 
@@ -36,33 +36,25 @@ def directory_of(output: Path, picture: Picture) -> Path:
 
 
 def add(directory: Path, picture: Picture, rows: Sequence[Row]) -> None:
-    """Adds pictures whose files are there to a database, which is made if there is none; those that it has are left out.
+    """Adds pictures whose files are there to a database, which is made if there is none; what it says of older files of these names is
+    replaced, as they were.
 
-    One worker calls it for all. Readers see the rows before or all of them. `Invalid` if there is another table, `OSError` if it cannot be
-    written.
+    One worker calls it for all. Readers see the table before or after that. `Invalid` if there is another table, `OSError` if it cannot
+    be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / _TABLE
-    known: set[str] = set()
+    lines: dict[str, list[str]] = {}
     if path.exists():
         with path.open(newline="") as table:
-            lines = csv.reader(table)
-            if tuple(next(lines, ())) != _COLUMNS:
+            before = csv.reader(table)
+            if tuple(next(before, ())) != _COLUMNS:
                 raise Invalid(f"{path} is no table of pictures of forebay.viz: choose another directory")
-            known = {line[-1] for line in lines if line}
+            lines = {line[-1]: line for line in before if len(line) == len(_COLUMNS)}
+    lines |= {row.file: [_cell(cell) for cell in _cells(picture, row)] for row in rows}
     text = io.StringIO()
-    lines_out = csv.writer(text, lineterminator="\n")
-    if not path.exists():
-        lines_out.writerow(_COLUMNS)
-    for row in rows:
-        if row.file not in known:
-            lines_out.writerow([_cell(cell) for cell in _cells(picture, row)])
-    # One write: who reads the table meanwhile finds whole lines.
-    with open(path, "ab", buffering=0) as table_file:
-        content = text.getvalue().encode()
-        if content and table_file.write(content) != len(content):
-            raise OSError(f"{path}: only a part of the table was written: is the disk full?")
-        os.fsync(table_file.fileno())
+    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *lines.values()])
+    files.write(path, text.getvalue().encode())
 
 
 def _cells(picture: Picture, row: Row) -> tuple[object, ...]:

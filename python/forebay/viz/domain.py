@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay._errors import Invalid
 from forebay._step import Field
 
 Vector = NDArray[np.float64]
@@ -61,9 +62,12 @@ class Grid:
     shape: tuple[int, int, int]
     """How many elements there are, as z, y, x."""
 
+    turned: tuple[bool, bool, bool] = (False, False, False)
+    """Along which axes, as z, y, x, it counts the other way than the field does, whose spacing is negative there."""
+
     @classmethod
     def of(cls, field: Field, domain: Domain, level: int = 0) -> Grid:
-        """That of a field of three dimensions, or of two, which are y and x."""
+        """That of a field of three dimensions, or of two, which are y and x. It counts upwards."""
         shape, spacing, origin = field_grid(field)
         if level:
             ratio = np.array(field.refinement or (2,) * len(shape), "f8")[::-1] ** level
@@ -72,7 +76,9 @@ class Grid:
             origin = origin - (spacing / 2 - spacing / ratio / 2) * (field.association == "cell")
             spacing = spacing / ratio
             shape = tuple(int(n * r) for n, r in zip(shape, ratio[::-1], strict=True))  # type: ignore[assignment]
-        return cls(domain.to_scene(origin), spacing * domain.scale, shape)
+        turned = tuple(bool(along < 0) for along in spacing[::-1])
+        origin = np.minimum(origin, origin + spacing * (np.array(shape[::-1]) - 1))
+        return cls(domain.to_scene(origin), abs(spacing) * domain.scale, shape, turned)  # type: ignore[arg-type]
 
     def places(self, index: Any) -> Vector:
         """Where indices (as x, y, z) lie."""
@@ -80,12 +86,22 @@ class Grid:
 
 
 def field_grid(field: Field) -> tuple[tuple[int, int, int], Vector, Vector]:
-    """Its shape as z, y, x; spacing and origin as x, y, z in the units of the data. What it lacks of three dimensions is 1 element thick."""
+    """Its shape as z, y, x; spacing and origin as x, y, z in the units of the data. What it lacks of three dimensions is 1 element thick.
+
+    `Invalid` if its elements lie nowhere, or at one place.
+    """
     given = field.shape or ()
     lacking = 3 - len(given)
     shape = (1,) * lacking + tuple(given)
     spacing = np.array((tuple(field.spacing) or (1.0,) * len(given))[::-1] + (1.0,) * lacking, "f8")
     origin = np.array((tuple(field.origin) or (0.0,) * len(given))[::-1] + (0.0,) * lacking, "f8")
+    if not (
+        np.isfinite(spacing).all() and np.isfinite(origin).all() and spacing[np.array(shape[::-1]) > 1].all()
+    ):
+        raise Invalid(
+            f"field '{field.name}' has spacing {field.spacing} and origin {field.origin}: it cannot be drawn; give finite numbers,"
+            " and a spacing that is not 0"
+        )
     return shape, spacing, origin  # type: ignore[return-value]
 
 

@@ -13,6 +13,11 @@ from forebay.viz import colors as _colors
 from forebay.viz.camera import Point
 
 
+def is_count(value: float) -> bool:
+    """Whether it is a whole number, 1 or more."""
+    return math.isfinite(value) and int(value) == value >= 1
+
+
 def _freeze(described: object, *names: str) -> None:
     """Lists become tuples: what is described once does not change."""
     for name in names:
@@ -269,7 +274,7 @@ class Arrows(_Flow):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if int(self.every) != self.every or self.every < 1 or not 0 < self.length < math.inf:
+        if not is_count(self.every) or not 0 < self.length < math.inf:
             raise Invalid(
                 f"arrows: every is {self.every}, length {self.length}: give 1 or more, and more than 0"
             )
@@ -290,7 +295,7 @@ class Streamlines(_Flow):
     def __post_init__(self) -> None:
         super().__post_init__()
         _freeze(self, "seeds")
-        if len([*self.seeds]) != 3 or not all(int(count) == count > 0 for count in self.seeds):
+        if len([*self.seeds]) != 3 or not all(map(is_count, self.seeds)):
             raise Invalid(f"streamlines: seeds are {self.seeds}: give how many there are along x, y and z")
         if not (0 < self.length < math.inf and 0 < self.width < 1):
             raise Invalid(f"streamlines: length is {self.length}, width {self.width}: both are more than 0")

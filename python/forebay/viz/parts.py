@@ -35,7 +35,7 @@ class Balls:
     """(n, 3), float32, in the scene."""
     radius: float
     values: Array
-    """(n,), float32: of the field that colours them."""
+    """(n,), float32 or float64: of the field that colours them."""
     light: Array | None = None
     """(n,), float32: how much comes to each, from 0 to 1; all of it by default."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from forebay._errors import Invalid, OverBudget
 from forebay.viz import colors
 from forebay.viz.camera import Camera
-from forebay.viz.layers import Layer, Volume
+from forebay.viz.layers import Layer, Volume, is_count
 
 # What a picture may take of each worker's memory, in bytes, and how much that is for each of its points.
 _MEMORY = 2 << 30
@@ -76,18 +76,20 @@ class Picture:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w.-]+", self.name):
             raise Invalid(f"picture: '{self.name}' is no name: letters, digits, '_', '-' and '.'")
-        if [side for side in self.size if int(side) == side > 0] != list(self.size) or len([*self.size]) != 2:
+        if len([*self.size]) != 2 or not all(map(is_count, self.size)):
             raise Invalid(f"picture {self.name}: size is {self.size}: give width and height in pixels")
         if self.samples not in (None, 1, 2, 3, 4):
             raise Invalid(f"picture {self.name}: samples is {self.samples}, not 1 to 4")
         if self.shade is not None and not 0 <= self.shade <= 1:
             raise Invalid(f"picture {self.name}: shade is {self.shade}, not 0 to 1")
-        if int(self.every) != self.every or self.every < 1:
+        if not is_count(self.every):
             raise Invalid(f"picture {self.name}: every is {self.every}: give 1 or more")
         if not self.cameras:
             raise Invalid(f"picture {self.name}: it has no camera")
         for color in self.background:
             colors.rgb(color)
+        if not is_count(self.memory):
+            raise Invalid(f"picture {self.name}: memory is {self.memory}: give how many bytes it may take")
         width, height = self.drawn_size
         if max(width, height) > _SIDE:
             raise Invalid(

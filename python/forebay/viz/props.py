@@ -68,10 +68,7 @@ class SurfaceProp:
         data.GetPointData().SetNormals(numpy_to_vtk(np.ascontiguousarray(surface.normals, "f4"), deep=True))
         self._mapper.SetScalarVisibility(span is not None)
         if span is not None:
-            data.GetPointData().SetScalars(
-                numpy_to_vtk(np.ascontiguousarray(surface.values, "f4"), deep=True)
-            )
-            self._mapper.SetScalarRange(*span)
+            data.GetPointData().SetScalars(numpy_to_vtk(_shares(surface.values, span), deep=True))
         self._mapper.SetInputData(data)
         set_planes(self._mapper, self._layer, domain)
 
@@ -100,8 +97,7 @@ class SpheresProp:
             data.GetPointData().SetScalars(shades)
             self._mapper.SetColorModeToDirectScalars()
         elif span is not None:
-            data.GetPointData().SetScalars(numpy_to_vtk(np.ascontiguousarray(balls.values, "f4"), deep=True))
-            self._mapper.SetScalarRange(*span)
+            data.GetPointData().SetScalars(numpy_to_vtk(_shares(balls.values, span), deep=True))
         self._mapper.SetRadius(balls.radius)
         self._mapper.SetInputData(data)
 
@@ -135,10 +131,7 @@ class VolumeProp:
         self.prop.SetVisibility(solid is not None)
         if solid is None:
             return
-        low, high = span or (0.0, 1.0)
-        with np.errstate(invalid="ignore", over="ignore"):
-            shares = (solid.values.astype("f8") - low) / (high - low)
-        shares = np.nan_to_num(shares, nan=0.0).clip(0, 1).astype("f4")
+        shares = np.nan_to_num(_shares(solid.values, span or (0.0, 1.0)), nan=0.0)
         image = vtkImageData()
         image.SetDimensions(*shares.shape[::-1])
         image.SetSpacing(solid.spacing)
@@ -171,6 +164,7 @@ def set_colors(mapper: Any, actor: vtkActor, layer: Layer) -> None:
     table.SetNanColor(*_MISSING, 1)
     mapper.SetLookupTable(table)
     mapper.UseLookupTableScalarRangeOff()
+    mapper.SetScalarRange(0, 1)
     surface = actor.GetProperty()
     surface.SetColor(colors.rgb(layer.tint))
     surface.SetAmbient(1 - 0.85 * layer.light)
@@ -181,17 +175,20 @@ def set_colors(mapper: Any, actor: vtkActor, layer: Layer) -> None:
     surface.SetOpacity(layer.opacity)
 
 
+def _shares(values: Array, span: tuple[float, float]) -> Array:
+    """Where values lie between two, from 0 to 1, as float32: what that cannot tell apart, as a pressure's small changes, is so."""
+    low, high = span
+    with np.errstate(invalid="ignore", over="ignore"):
+        return ((values.astype("f8") - low) / (high - low)).clip(0, 1).astype("f4")
+
+
 def _shaded(layer: Layer, values: Array, light: Array, span: Span) -> Array:
     """Colours of so much light, (n, 3) in 8 bits."""
     if span is None:
         found = np.broadcast_to(np.array(colors.rgb(layer.tint)), (len(values), 3))
     else:
-        low, high = span
-        is_known = np.isfinite(values)
-        shares = np.where(is_known, (values.astype("f8") - low) / (high - low), 0).clip(0, 1)
-        found = np.where(
-            is_known[:, None], colors.table(layer.colors)[np.rint(255 * shares).astype("i8")], _MISSING
-        )
+        shares = np.rint(255 * np.nan_to_num(_shares(values, span), nan=0.0)).astype("i8")
+        found = np.where(np.isnan(values)[:, None], _MISSING, colors.table(layer.colors)[shares])
     return np.asarray(np.rint(255 * found * light[:, None]), "u1")
 
 

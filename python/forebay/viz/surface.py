@@ -22,7 +22,7 @@ class Surface:
     normals: Array
     """(n, 3), float32: to where light comes from."""
     values: Array
-    """(n,), float32: of the field that colours it; NaN where there is none."""
+    """(n,), float32 or float64: of the field that colours it; NaN where there is none."""
     triangles: Array
     """(m, 3), int64: indices of points."""
 
@@ -71,7 +71,7 @@ class Surface:
         return cls(
             corners.reshape(-1, 3).astype("f4"),
             np.repeat(normals, 4, axis=0).astype("f4"),
-            values.reshape(-1).astype("f4"),
+            values.reshape(-1),
             (first + np.array([[0, 1, 2], [0, 2, 3]])).reshape(-1, 3),
         ).oriented()
 

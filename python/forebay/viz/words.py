@@ -47,19 +47,28 @@ def write(pixels: Array, picture: Picture, caption: str, legends: Sequence[Legen
         left = right - bar - number * (bar + margin)
         if left < margin:
             break  # no room for more
-        low, high = legend.range
-        ticks = (
-            (left, low, "left"),
-            (left + bar // 2, (low + high) / 2, "center"),
-            (left + bar, high, "right"),
+        places: tuple[tuple[int, Side], ...] = (
+            (left, "left"),
+            (left + bar // 2, "center"),
+            (left + bar, "right"),
         )
-        for x, value, side in ticks:
-            _put(pixels, f"{value:.3g}", (x, margin), max(height // 48, 6), ink, side)  # type: ignore[arg-type]
+        for (x, side), text in zip(places, _ticks(*legend.range), strict=True):
+            _put(pixels, text, (x, margin), max(height // 48, 6), ink, side)
         top, thick = height - round(0.062 * height) - round(0.025 * height), max(round(0.025 * height), 1)
         ramp = np.rint(255 * colors.table(legend.colors)).astype("u1")
         at = np.linspace(0, len(ramp) - 1, bar).astype(int)
         pixels[top : top + thick, left : left + bar] = ramp[at]
         _put(pixels, legend.label, (left, round(0.1 * height)), max(height // 40, 6), ink, "left")
+
+
+def _ticks(low: float, high: float) -> list[str]:
+    """The two ends and what is between them, with as many digits as tell them apart."""
+    middle = low / 2 + high / 2
+    for digits in range(3, 17):
+        texts = [f"{value:.{digits}g}" for value in (low, middle, high)]
+        if len(set(texts)) == 3:
+            return texts
+    return [repr(low), repr(middle), repr(high)]
 
 
 def _put(pixels: Array, text: str, at: tuple[int, int], size: int, ink: colors.Rgb, side: Side) -> None:

@@ -21,6 +21,9 @@ from forebay._mpi.communicator import Intracomm
 from forebay.vtk import filters
 from forebay.vtk.link import Link, connect, disconnect
 
+_entered: list[Controller] = []
+"""Those that are in a `with`, the first one first."""
+
 
 class Controller(vtkDummyController):  # type: ignore[misc]
     """VTK's parallel filters, on a communicator of Forebay's: the one of a pipeline, or any other.
@@ -59,6 +62,7 @@ class Controller(vtkDummyController):  # type: ignore[misc]
         self._is_open = True
         self.SetCommunicator(self._communicator)
         self.SetRMICommunicator(self._communicator)
+        # The global one before this one was, while it is in a `with`.
         self._before: Any = None
 
     def GetLocalProcessId(self) -> int:  # noqa: N802 - as in VTK
@@ -119,23 +123,34 @@ class Controller(vtkDummyController):  # type: ignore[misc]
 
     def __enter__(self) -> Self:
         self.check()
-        if vtkMultiProcessController.GetGlobalController() is self:
+        if self in _entered:
             raise Invalid("this controller is in a `with` already")
         self._before = vtkMultiProcessController.GetGlobalController()
+        _entered.append(self)
         vtkMultiProcessController.SetGlobalController(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if vtkMultiProcessController.GetGlobalController() is self:
-            vtkMultiProcessController.SetGlobalController(self._before)
-        self._before = None
+        self._step_back()
         if error is None:
             self.close()
         elif self._is_open:
-            self._link.leave(error)
-            self._end()
+            try:
+                self._link.leave(error)
+            finally:
+                self._end()
+
+    def _step_back(self) -> None:
+        """The global one is what it was before this one, whichever of several is left first."""
+        for other in _entered:
+            if other._before is self:
+                other._before = self._before
+        if vtkMultiProcessController.GetGlobalController() is self:
+            vtkMultiProcessController.SetGlobalController(self._before)
+        self._before = None
+        _entered.remove(self)
 
 
 filters.guard(Controller)

@@ -59,9 +59,11 @@ class Link:
 
     def leave(self, why: BaseException) -> None:
         """The other ranks do not wait for this one."""
-        with suppress(Error):  # of a forked child
-            self._comm.Revoke(f"{type(why).__name__}: {why}")
-        self._comm.Free()
+        try:
+            with suppress(Error):  # of a forked child
+                self._comm.Revoke(_text_of(why))
+        finally:
+            self._comm.Free()
 
     def _send(self, data: int, length: int, kind: int, to: int, tag: int) -> None:
         self._comm.Send(_bytes_at(data, length, kind), to, tag)
@@ -151,6 +153,15 @@ def _function(call: Callable[..., None], *arguments: Any) -> Any:
         return 1
 
     return ctypes.CFUNCTYPE(_I, _P, *arguments)(called)
+
+
+def _text_of(error: BaseException) -> str:
+    """What an error says, whatever its class does."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return name
 
 
 def _operation(number: int) -> Any:

@@ -80,7 +80,7 @@ def _instances(places: Array, vectors: Array, values: Array) -> Surface:
     return Surface(
         placed.reshape(-1, 3).astype("f4"),
         unit((normals @ frame).reshape(-1, 3)),
-        np.repeat(values, count).astype("f4"),
+        np.repeat(values, count),
         (triangles + first).reshape(-1, 3),
     )
 

@@ -69,7 +69,7 @@ def _within(piece: Piece, layer: Contour, side: int) -> Surface:
     surface = Surface(
         points=points,
         normals=unit(side * vtk_to_numpy(arrays.GetArray("slopes"))),
-        values=np.full(len(points), np.nan, "f4") if colors is None else vtk_to_numpy(colors).astype("f4"),
+        values=np.full(len(points), np.nan, "f4") if colors is None else vtk_to_numpy(colors),
         triangles=vtk_to_numpy(cut.GetPolys().GetConnectivityArray()).reshape(-1, 3).astype("i8")[:, ::-side],
     ).finite()
     return _with_lids(surface, piece) if layer.closed else surface

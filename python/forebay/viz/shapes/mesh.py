@@ -81,9 +81,9 @@ def _values(layer: Mesh, colors: Array | None, faces: tuple[Array, Array], count
     if colors is None:
         return np.full(corners.size, np.nan, "f4")
     if len(colors) == counts[0]:
-        return colors[corners.reshape(-1)].astype("f4")
+        return colors[corners.reshape(-1)].astype("f8")
     if len(colors) == counts[1]:
-        return np.repeat(colors[owner], 3).astype("f4")
+        return np.repeat(colors[owner], 3).astype("f8")
     raise Invalid(
         f"field '{layer.color}' has {len(colors)} values: the mesh has {counts[0]} points and {counts[1]} cells"
     )

@@ -86,7 +86,7 @@ def _sheet(piece: Piece, plane: Array, axis: int, at: float, normal: int) -> Sur
     corners = number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]
     a, b, c, d = (corner.reshape(-1) for corner in corners)
     triangles = np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
-    sheet = Surface(points.reshape(-1, 3).astype("f4"), normals, plane.reshape(-1).astype("f4"), triangles)
+    sheet = Surface(points.reshape(-1, 3).astype("f4"), normals, plane.reshape(-1), triangles)
     return sheet.oriented()
 
 
@@ -118,6 +118,6 @@ def across(piece: Piece, values: Array, plane: Plane, domain: Domain) -> Surface
     return Surface(
         points,
         np.repeat(normal[None].astype("f4"), len(points), axis=0),
-        vtk_to_numpy(found.GetPointData().GetScalars()).astype("f4"),
+        vtk_to_numpy(found.GetPointData().GetScalars()),
         vtk_to_numpy(found.GetPolys().GetConnectivityArray()).reshape(-1, 3).astype("i8"),
     ).oriented()

@@ -72,4 +72,4 @@ def _numbers(values: Array, count: int, layer: Spheres) -> Array:
         )
     if values.ndim > 1:
         values = np.linalg.norm(values.astype("f8").reshape(count, -1), axis=1)
-    return values.astype("f4")
+    return values.astype("f8")

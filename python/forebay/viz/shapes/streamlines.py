@@ -23,14 +23,14 @@ from forebay.viz.surface import Surface
 
 Array = NDArray[Any]
 
-# How far a line goes in one step, in elements; a line has so many of them for a length of 1 at most.
+# How far a line goes in one step, in elements; more, if it would have more steps than that.
 _STRIDE = 0.5
 _STEPS_MAX = 20_000
 _SIDES = 8
 
 
 class _Lines:
-    """Some lines that are being drawn, each a row: where it is, forward or backward, and how many steps it has left."""
+    """Some lines that are being drawn, each a row: where it is, forward or backward, and how long it goes on."""
 
     def __init__(self, points: Array, ways: Array, left: Array) -> None:
         self.points, self.ways, self.left = points, ways, left
@@ -54,7 +54,7 @@ def streamlines(layer: Streamlines, step: Step, domain: Domain, facts: Facts) ->
     """
     check_vector(layer.vector, step)
     found = pieces(step, (*layer.vector, *layer.fields), domain, below=1, above=2)
-    lines = _seeds(layer, domain, found)
+    lines = _seeds(layer, domain)
     tracks: list[list[Array]] = [[] for _ in found]
     while True:
         leaving = [_Lines.of_rows(np.zeros((0, 5)))]
@@ -76,7 +76,7 @@ def streamlines(layer: Streamlines, step: Step, domain: Domain, facts: Facts) ->
     ]
 
 
-def _seeds(layer: Streamlines, domain: Domain, found: list[Piece]) -> _Lines:
+def _seeds(layer: Streamlines, domain: Domain) -> _Lines:
     """Where lines begin: at equal distances in the domain, both forward and backward."""
     low, high = domain.scene_box
     axes = [
@@ -84,10 +84,8 @@ def _seeds(layer: Streamlines, domain: Domain, found: list[Piece]) -> _Lines:
         for a, b, count in zip(low, high, layer.seeds, strict=True)
     ]
     points = np.stack([axis.reshape(-1) for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
-    spacing = min((float(np.abs(piece.grid.spacing).min()) for piece in found), default=1.0)
-    steps = min(round(layer.length / (_STRIDE * spacing)), _STEPS_MAX)
     both = np.concatenate([points, points])
-    return _Lines(both, np.repeat([1.0, -1.0], len(points)), np.full(len(both), float(steps)))
+    return _Lines(both, np.repeat([1.0, -1.0], len(points)), np.full(len(both), layer.length))
 
 
 def _index(piece: Piece, points: Array) -> Array:
@@ -104,18 +102,21 @@ def _inside(piece: Piece, points: Array) -> NDArray[np.bool_]:
 
 
 def _follow(piece: Piece, layer: Streamlines, lines: _Lines, track: list[Array]) -> _Lines:
-    """Draws lines until they leave the block, end, or have no steps left; returns those that have left it."""
-    stride = _STRIDE * float(np.abs(piece.grid.spacing).min())
+    """Draws lines until they leave the block, end, or are as long as they should be; returns those that have left it."""
+    stride = max(_STRIDE * float(piece.grid.spacing.min()), layer.length / _STEPS_MAX)
     paths: list[list[Array]] = [[point] for point in lines.points]
     alive = np.arange(len(lines.points))
     left = [np.zeros(0, "i8")]
     while alive.size:
-        points, ways = lines.points[alive], lines.ways[alive][:, None] * stride
+        steps = np.minimum(lines.left[alive], stride)
+        points, ways = lines.points[alive], (lines.ways[alive] * steps)[:, None]
         moved = _moved(piece, layer.vector, points, ways)
         goes = np.isfinite(moved.sum(axis=1))
         alive, moved = alive[goes], moved[goes]
         lines.points[alive] = moved
-        lines.left[alive] -= 1
+        # What is left of a step by rounding is none.
+        lines.left[alive] -= steps[goes]
+        lines.left[lines.left < 1e-6 * stride] = 0
         for line, point in zip(alive.tolist(), moved, strict=True):
             paths[line].append(point)
         stays, goes_on = _inside(piece, moved), lines.left[alive] > 0
@@ -175,7 +176,7 @@ def _tubes(piece: Piece, layer: Streamlines, track: list[Array], radius: float) 
     places.SetData(numpy_to_vtk(points.astype("f4"), deep=True))
     data.SetPoints(places)
     data.SetLines(lines)
-    array = numpy_to_vtk(np.ascontiguousarray(values, "f4"), deep=True)
+    array = numpy_to_vtk(np.ascontiguousarray(values), deep=True)
     array.SetName("values")
     data.GetPointData().AddArray(array)
     tubes, triangles = vtkTubeFilter(), vtkTriangleFilter()
