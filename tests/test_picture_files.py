@@ -57,7 +57,12 @@ def test_the_latest_picture_is_in_the_space(own_place: Path) -> None:
                 # It is the one in the file, to the last byte.
                 assert file.read_bytes() == (own_place / "out" / f"slice-00000{number}.png").read_bytes()
         why = told("pipeline", "picture", "look", "-o", file, *on, code=1)
-        assert "say which picture of pipeline 'look': orbit-0, orbit-1, slice" in why["text"]
+        assert (
+            "say which one, as in `forebay pipeline picture look orbit-0`; there are: orbit-0, orbit-1, slice"
+            in why["text"]
+        )
+        why = told("pipeline", "picture", "look", "slice", "-o", own_place / "x.jpg", *on, code=1)
+        assert "x.jpg: pictures are PNG: choose a name that ends in .png" in why["text"]
         why = told("pipeline", "picture", "look", "nosuch", "-o", file, *on, code=1)
         assert "no picture 'nosuch'; there are: orbit-0" in why["text"]
         why = told("pipeline", "picture", "look", "slice", "-o", own_place / "no" / "x.png", *on, code=1)
@@ -122,6 +127,8 @@ def test_output_that_cannot_be_written_is_told(own_place: Path) -> None:
     ):
         put(sim, 0)
         assert "NotADirectoryError" in failed(group)["last_error"]
+        why = told("pipeline", "picture", "look", "-o", "-", "--group", group.path, code=1)
+        assert "has drawn no picture, and failed once: NotADirectoryError" in why["text"]
         put(sim, 1)
         assert failed(group, 2)["executed"] == 0
 

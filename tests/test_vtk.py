@@ -16,10 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 from support.native import ROOT
+from support.pictures import CUTS, gyroid, placed, put_blocks
 from support.pipelines import code, pipeline_status
 from support.sessions import producer
 from support.waiting import wait_until
+from vtkmodules.util.numpy_support import numpy_to_vtk
 from vtkmodules.vtkCommonCore import vtkVersion
+from vtkmodules.vtkCommonDataModel import vtkImageData
+from vtkmodules.vtkFiltersCore import vtkContourFilter
+from vtkmodules.vtkFiltersParallel import vtkIntegrateAttributes
 from vtkmodules.vtkParallelCore import vtkSocketCommunicator, vtkSubCommunicator
 
 import forebay
@@ -165,6 +170,45 @@ def test_a_step_fails_although_its_code_does_not_ask(
     status = pipeline_status(two, "forgets")
     assert (status["executed"], status["failed"]) == (1, 1), status["last_error"]
     assert "did not" in status["last_error"] or "Timeout" in status["last_error"], status["last_error"]
+
+
+def test_the_area_of_a_surface_whose_blocks_lie_anywhere(own_place: Path) -> None:
+    """The page's own pipeline: on workers with many blocks, with one, and with none, and with a spacing below 0."""
+    text = (ROOT / "docs" / "vtk.md").read_text().partition("```python\n# area.py\n")[2].partition("```")[0]
+    text = text.replace('"U": forebay.every(10)', '"U": forebay.every(1)').replace("0.5", "0.4")
+    told_to = own_place / "areas"
+    area = own_place / "area.py"
+    area.write_text(
+        text.replace(
+            "print(step.number,", f"print(step.number, file=open({str(told_to)!r}, 'a'), *["
+        ).replace("else 0.0)", "else 0.0])")
+    )
+    u = gyroid()[0]
+    spacing, origin = (0.5, -0.25, 1.0), (1.0, 2.0, 3.0)
+    whole = vtkImageData()
+    whole.SetDimensions(*u.shape[::-1])
+    whole.SetSpacing(1.0, 0.25, 0.5)
+    values = numpy_to_vtk(np.flip(u, 1).reshape(-1), deep=True)
+    whole.GetPointData().SetScalars(values)
+    surface, alone = vtkContourFilter(), vtkIntegrateAttributes()
+    surface.SetInputData(whole)
+    surface.SetValue(0, 0.4)
+    alone.SetInputConnection(surface.GetOutputPort())
+    alone.SetController(None)
+    alone.Update()
+    right = alone.GetOutput().GetCellData().GetArray("Area").GetValue(0)
+    with forebay.local(servers=3) as group, forebay.Admin(group=group.path) as admin:
+        admin.create_pipeline("area", f"{area}:Area", stream="s")
+        for number, (seed, cuts) in enumerate([(1, CUTS), (2, CUTS), (3, [(0, n) for n in u.shape])]):
+            with producer(group, "s", policy="block", placement=placed(seed)) as sim:
+                sim.array("U", dtype="f4", shape=u.shape, spacing=spacing, origin=origin)
+                with sim.step(0) as step:
+                    put_blocks(step, {"U": u}, number, cuts)
+            wait_until(lambda n=number: told_to.exists() and len(told_to.read_text().splitlines()) > n)  # type: ignore[misc]
+        status = pipeline_status(group, "area")
+    assert (status["executed"], status["failed"]) == (3, 0), status["last_error"]
+    for line in told_to.read_text().splitlines():
+        assert float(line.split()[-1]) == pytest.approx(right, rel=1e-6)
 
 
 # ---- in C++ ------------------------------------------------------------------------------------------------

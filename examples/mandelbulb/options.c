@@ -15,8 +15,8 @@ static const char help[] =
     "the pipeline, stages its blocks, has it executed and deactivates it.\n"
     "\n"
     "fractal\n"
-    "  --block ZxYxX        points of a block, slowest dimension first  (32x128x128)\n"
-    "  --blocks N           blocks of each rank, one behind the other in z    (2)\n"
+    "  --block ZxYxX        points of a block, slowest dimension first  (16x128x128)\n"
+    "  --blocks N           blocks of each rank, one behind the other in z    (4)\n"
     "  --steps N            steps                                             (10)\n"
     "  --iterations N       after so many a point counts as inside            (12)\n"
     "  --power P            of the formula, more than 1                       (8)\n"
@@ -84,7 +84,7 @@ enum options_result options_parse(int words_count, char **words, struct options 
         {"until", required_argument, NULL, 'u'},    {"json", required_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
-    *o = (struct options){.block = {32, 128, 128}, .blocks = 2, .steps = 10, .iterations = 12,
+    *o = (struct options){.block = {16, 128, 128}, .blocks = 4, .steps = 10, .iterations = 12,
                           .power = 8, .power_step = 0.05, .pipeline = "mandelbulb"};
     opterr = 0;
     for (int which, at = 0; (which = getopt_long(words_count, words, ":h", known, &at)) != -1;) {

@@ -25,7 +25,14 @@ fb_pipeline *staging_open(const struct options *o, const uint64_t shape[3], MPI_
 
     options.group = o->group;
     options.placement = FB_PLACEMENT_BY_BLOCK; /* so that a server that joins is given some, too */
-    check(fb_pipeline_open_mpi(&options, o->pipeline, -1, comm, &pipeline), "opening the pipeline");
+    const int opened = fb_pipeline_open_mpi(&options, o->pipeline, -1, comm, &pipeline);
+    if (opened != FB_OK) { /* on all ranks, with the same text */
+        int rank;
+        MPI_Comm_rank(comm, &rank);
+        if (rank == 0) fprintf(stderr, "mandelbulb: opening the pipeline: %s: %s\n", fb_result_name(opened), fb_error_mpi());
+        MPI_Finalize();
+        exit(EXIT_FAILURE);
+    }
     check(fb_pipeline_producer(pipeline, &producer), "opening the pipeline");
     for (int d = 0; d < 3; d++) spacing[d] = shape[d] > 1 ? 2 * EDGE / (double)(shape[d] - 1) : 2 * EDGE;
     for (int f = 0; f < FIELDS; f++) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A particle simulation on any number of ranks that hands over its stars step by step:
  *
- *     mpiexec -n 4 simulation [stars per rank] [steps] [file]
+ *     cd examples/mn
+ *     mpicc -std=c99 -O3 simulation.c particles.c exchange.c $(forebay config --cflags --libs) -lm -o simulation
+ *     mpiexec -n 4 ./simulation [stars per rank] [steps] [file]
  *
  * It ends before that once the file is there.
  *

@@ -22,7 +22,9 @@ class Reaction(viz.Pictures):
         }
         surface = viz.Contour("U", [0.5], color="V", range=(0.15, 0.38), closed=True, label="V where U = 0.5")
         front = viz.Plane(normal=(0, 0, -1), point=(0, 0, config.get("cut", 40)))
-        shells = viz.Contour("V", [0.1, 0.2, 0.3], color="V", colors="magma", range=(0, 0.4), clip=[front])
+        shells = viz.Contour(
+            "V", [0.1, 0.2, 0.3], color="V", colors="magma", range=(0, 0.4), closed=True, clip=[front]
+        )
         inward = viz.Camera(azimuth=20, elevation=14)
         return [
             viz.Picture(name="surface", layers=[surface], every=10, **shared),

@@ -2,6 +2,7 @@
 """A database of pictures of the stars of examples/mn: from 80 cameras all around, at every tenth step.
 
     forebay pipeline create stars examples/pipelines/stars.py:Orbit --config '{"output": "pictures"}'
+    mpiexec -n 2 ./simulation            # examples/mn/simulation.c says how it is compiled
 
 Each worker puts one picture together while the others put together theirs: eight workers make eight pictures at a time. The
 configuration may have `output`, the directory in which `stars.cdb` is made, `cameras`, `every`, `size`, `samples` and `radius`.

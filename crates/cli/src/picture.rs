@@ -25,6 +25,11 @@ pub(crate) fn picture(
     path: &Path,
     output: &Output,
 ) -> Result<ExitCode> {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    if ending.is_some_and(|ending| ending != "png") {
+        let path = path.display();
+        return Err(Error::invalid(format!("{path}: pictures are PNG: choose a name that ends in .png")));
+    }
     let group = common.group_options()?;
     let patience = group.patience();
     let space = Space::open(&SpaceOptions::new(group))?;
@@ -44,7 +49,11 @@ pub(crate) fn picture(
         }
         (None, _) => {
             let known = pictures.join(", ");
-            return Err(Error::invalid(format!("say which picture of pipeline '{pipeline}': {known}")));
+            return Err(Error::invalid(format!(
+                "pipeline '{pipeline}' has drawn several pictures: say which one, as in `forebay pipeline picture {pipeline} {}`; there \
+                 are: {known}",
+                pictures.first().unwrap_or(&"")
+            )));
         }
     };
     let bytes = fetch(&space, &format!("{prefix}{name}"), patience)?;
@@ -63,10 +72,22 @@ pub(crate) fn picture(
 fn none_yet(common: &Common, pipeline: &str) -> Error {
     let status = common.group_options().and_then(|group| Admin::open(&group)?.status());
     let known = status.map(|status| status.pipelines).unwrap_or_default();
-    if known.iter().any(|known| known.name == pipeline) {
-        return Error::not_found(format!(
-            "pipeline '{pipeline}' has drawn no picture yet: it does at the steps that its pictures are for"
-        ));
+    if let Some(known) = known.iter().find(|known| known.name == pipeline) {
+        return Error::not_found(match (&known.ended, &known.last_error) {
+            (Some(why), _) => format!("pipeline '{pipeline}' has ended, and has drawn no picture: {why}"),
+            (None, Some(error)) => {
+                // Of a traceback what it ends with.
+                let last = error.trim_end().lines().last().unwrap_or_default();
+                let times = match known.failed.unwrap_or_default() {
+                    1 => "once".to_owned(),
+                    times => format!("{times} times"),
+                };
+                format!("pipeline '{pipeline}' has drawn no picture, and failed {times}: {last}")
+            }
+            (None, None) => format!(
+                "pipeline '{pipeline}' has drawn no picture yet: it does at the steps that its pictures are for"
+            ),
+        });
     }
     let known: Vec<&str> = known.iter().map(|known| &known.name[..]).collect();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };

@@ -42,9 +42,10 @@ class Piece:
         )
 
 
-def pieces(step: Step, names: Sequence[str], domain: Domain, *, below: int, above: int) -> list[Piece]:
+def pieces(step: Step, names: Sequence[str], domain: Domain | None, *, below: int, above: int) -> list[Piece]:
     """The blocks of the first field that lie beside this worker, with so many elements before and behind them, and those of the other
-    fields at the same places. What ghosts there lack is read from the space; beyond the domain there is nothing.
+    fields at the same places. What ghosts there lack is read from the space; beyond the domain there is nothing. They lie in the scene, or
+    without a domain in the units of the data.
     """
     fields = [step.field(name) for name in dict.fromkeys(names)]
     main = fields[0]

@@ -55,7 +55,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the elements of a field lie, at one level: all as x, y, z, in the scene."""
+    """Where the elements of a field lie, at one level: all as x, y, z, in the scene, or in the units of the data."""
 
     origin: Vector
     spacing: Vector
@@ -66,8 +66,8 @@ class Grid:
     """Along which axes, as z, y, x, it counts the other way than the field does, whose spacing is negative there."""
 
     @classmethod
-    def of(cls, field: Field, domain: Domain, level: int = 0) -> Grid:
-        """That of a field of three dimensions, or of two, which are y and x. It counts upwards."""
+    def of(cls, field: Field, domain: Domain | None, level: int = 0) -> Grid:
+        """That of a field of three dimensions, or of two, which are y and x. It counts upwards. Without a domain it is in the units of the data."""
         shape, spacing, origin = field_grid(field)
         if level:
             ratio = np.array(field.refinement or (2,) * len(shape), "f8")[::-1] ** level
@@ -78,7 +78,9 @@ class Grid:
             shape = tuple(int(n * r) for n, r in zip(shape, ratio[::-1], strict=True))  # type: ignore[assignment]
         turned = tuple(bool(along < 0) for along in spacing[::-1])
         origin = np.minimum(origin, origin + spacing * (np.array(shape[::-1]) - 1))
-        return cls(domain.to_scene(origin), abs(spacing) * domain.scale, shape, turned)  # type: ignore[arg-type]
+        if domain is not None:
+            origin, spacing = domain.to_scene(origin), spacing * domain.scale
+        return cls(origin, abs(spacing), shape, turned)  # type: ignore[arg-type]
 
     def places(self, index: Any) -> Vector:
         """Where indices (as x, y, z) lie."""

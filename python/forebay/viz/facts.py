@@ -34,7 +34,7 @@ def agree(layers: list[Layer], step: Step, comm: Intracomm, longest: np.ndarray)
             continue
         if isinstance(layer, Contour):
             for block in step.blocks(layer.field):
-                counts[number] += int((block.interior > layer.values[0]).sum()), block.interior.size
+                counts[number] += int((block.interior > layer.each[0]).sum()), block.interior.size
         elif isinstance(layer, Arrows):
             longest[number] = max(longest[number], _longest(layer, step))
     comm.Allreduce(IN_PLACE, counts, SUM)

@@ -144,21 +144,25 @@ class _OfField(Layer):
 class Contour(_OfField):
     """The surfaces on which a field of three dimensions has these values.
 
-    `closed`: where a surface meets the faces of the domain, the inside of it shows as a flat lid; the inside is the side of the first
-    value that less of the domain is on.
+    `closed`: where a surface meets the faces of the domain, a flat lid shows what is inside of it. Inside is where values are higher than
+    the first one of `values`, or lower: on that side of it which has less of the domain.
     """
 
-    values: Sequence[float]
+    values: Sequence[float] | float
     closed: bool = False
     colors_itself: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _freeze(self, "values")
-        if not self.values or not all(map(math.isfinite, self.values)):
-            raise Invalid(
-                f"contour of {self.field}: values are {list(self.values)}: give one or more numbers"
-            )
+        given = [self.values] if isinstance(self.values, (int, float)) else self.values
+        object.__setattr__(self, "values", tuple(given))
+        if not self.each or not all(map(math.isfinite, self.each)):
+            raise Invalid(f"contour of {self.field}: values are {list(self.each)}: give one or more numbers")
+
+    @property
+    def each(self) -> tuple[float, ...]:
+        """All values."""
+        return tuple(self.values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

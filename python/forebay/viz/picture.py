@@ -29,7 +29,7 @@ class Picture:
     layers
         What is drawn, in any order.
     name
-        The name of its files: `NAME-000010.png` at step 10, and `NAME-000010-3.png` of the third of several cameras.
+        The name of its files: `NAME-000010.png` at step 10, and `NAME-000010-3.png` from camera 3 of several, which count from 0.
     every
         It is drawn at steps whose number is a multiple of this.
     camera

@@ -30,7 +30,8 @@ class Pictures(Pipeline):
 
     Each worker draws what lies beside its server; the pictures are put together by all of them, the more at once the more workers there
     are. Which fields it needs follows from what the pictures show. A step that lacks a field of a layer is drawn without that layer.
-    The latest ones also lie in the space, where `forebay pipeline picture NAME -o x.png` finds them. The configuration has `output`, the directory for the files; by default it is the one in which the group was started.
+    The latest ones also lie in the space, where `forebay pipeline picture NAME -o x.png` finds them. The configuration has `output`, the
+    directory for the files, counted from the one in which the pipeline is created; by default it is that.
     """
 
     pictures: Sequence[Picture] = ()

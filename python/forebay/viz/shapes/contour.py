@@ -55,7 +55,7 @@ def _within(piece: Piece, layer: Contour, side: int) -> Surface:
     image.SetSpacing(piece.grid.spacing)
     image.SetOrigin(piece.grid.origin)
     finite = np.abs(inner[np.isfinite(inner)])
-    far = side * 1e4 * ((finite.max() if finite.size else 0) + max(map(abs, layer.values)) + 1)
+    far = side * 1e4 * ((finite.max() if finite.size else 0) + max(map(abs, layer.each)) + 1)
     _attach(image, "values", np.pad(inner, lids, constant_values=far))
     _attach(image, "slopes", *(np.pad(slope, lids, "edge") for slope in _slopes(values, box, piece)))
     if layer.color is not None:
@@ -98,7 +98,7 @@ def _cut(image: vtkImageData, layer: Contour) -> Any:
     cutter.ComputeNormalsOff()
     cutter.ComputeScalarsOff()
     cutter.InterpolateAttributesOn()
-    for i, value in enumerate(layer.values):
+    for i, value in enumerate(layer.each):
         cutter.SetValue(i, value)
     cutter.Update()
     return cutter.GetOutput()
