@@ -1061,7 +1061,8 @@ int fb_admin_shutdown(fb_admin *admin);
 int fb_admin_close(fb_admin *admin);
 
 /* The text of a group's connection file, once the group is complete, for one rank to hand to all others as
- * their fb_producer_options.group; to be freed with fb_free. It holds the group's secret. */
+ * their fb_producer_options.group; to be freed with fb_free. It holds the group's secret, and names the file: ranks that
+ * see it look there for servers that join later. */
 int fb_group_text(const char *group, char **text);
 
 /* ---- looking at a stream -------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  *
  * Header only: the Forebay library knows no MPI, so that it need not match the site's.  One rank reads the
  * connection file and broadcasts its text: a thousand ranks do not open one file, and the file need not be
- * visible on every node.
+ * visible on every node.  Ranks that do see it look there again when servers have joined.
  *
  *     fb_producer_options options = FB_PRODUCER_OPTIONS_INIT;
  *     options.stream = "grayscott";

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,41 @@ def test_blocks_are_held_where_the_placement_says(
         else:
             assert len(set(held.values())) > 1
     wait_until(lambda: is_given_back(three))
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_ranks_that_were_given_the_text_of_the_group_learn_of_servers_that_join(
+    two: forebay.LocalGroup, own_place: Path, is_seen: bool
+) -> None:
+    """From the file that the text names, as all ranks under MPI; where that is not seen, they stay with the servers that they know."""
+    text = forebay.group_text(two)
+    if not is_seen:
+        text = json.dumps({**json.loads(text), "file": str(own_place / "elsewhere")})
+    array = reference((16, 32, 32))
+    with (
+        forebay.Consumer("s", group=two) as viewer,
+        forebay.Producer("s", group=text, placement="by-block", policy="block") as sim,
+    ):
+        sim.array("U", dtype="f8", shape=array.shape)
+        number = 0
+
+        def holders() -> set[int]:
+            nonlocal number
+            with sim.step(number) as step:
+                for block in range(16):
+                    step.put("U", array[block : block + 1], offset=(block, 0, 0), number=block)
+            with viewer.next() as step:
+                assert np.array_equal(step["U"][...], array)
+                held = {block.server for block in step.blocks("U")}
+            number += 1
+            return held
+
+        assert holders() == {0, 1}
+        two.add_servers()
+        if is_seen:
+            wait_until(lambda: holders() == {0, 1, 2})
+        else:
+            assert all(holders() == {0, 1} for _ in range(8))
 
 
 def test_a_function_that_fails_or_names_no_server_is_an_error(three: forebay.LocalGroup) -> None:

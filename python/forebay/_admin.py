@@ -247,6 +247,7 @@ class Admin:
 def group_text(group: str | os.PathLike[str] | None = None) -> str:
     """The text of a group's connection file, once the group is complete, for one rank to hand to all others as `group`.
 
-    So a thousand ranks do not open one file, and it need not be visible on every node. It holds the group's secret.
+    So a thousand ranks do not open one file, and it need not be visible on every node. It holds the group's secret, and names the file:
+    ranks that see it look there for servers that join later.
     """
     return _forebay.group_text(os.fspath(group) if group is not None else None)

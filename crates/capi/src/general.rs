@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn fb_group_text(group: *const c_char, text: *mut *
         // SAFETY: the header's terms.
         unsafe {
             let group = options(group)?;
-            give(text, || Group::find(&group)?.known().file.to_text())
+            give(text, || Group::text_for_others(&group))
         }
     })
 }

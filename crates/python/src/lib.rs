@@ -107,7 +107,7 @@ fn member_processes(py: Python<'_>, group: String) -> PyResult<BTreeMap<u32, u32
 #[pyfunction]
 fn group_text(py: Python<'_>, group: Option<String>) -> PyResult<String> {
     let options = GroupOptions { group, ..GroupOptions::default() };
-    errors::waiting(py, || Group::find(&options)?.known().file.to_text())
+    errors::waiting(py, || Group::text_for_others(&options))
 }
 
 /// The job of this process, as its launcher names it; empty if it does not.

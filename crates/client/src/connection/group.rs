@@ -10,11 +10,15 @@ use forebay_transport::blocking;
 use forebay_transport::connection_file::{ConnectionFile, ServerEntry, path_of};
 use forebay_transport::{Address, host};
 use forebay_wire::connection::HostId;
+use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long this process waits before it reads a connection file again that is to tell of something, or asks servers again.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Under which name a text for other processes tells of the file that it was made of.
+const FILE: &str = "file";
 /// Within this, the connection file tells of a server that has joined.
 const JUST_JOINED: Duration = Duration::from_secs(2);
 
@@ -68,10 +72,23 @@ impl KnownGroup {
 }
 
 fn read(options: &GroupOptions) -> Result<ConnectionFile> {
-    match options.group.as_deref() {
-        Some(text) if text.trim_start().starts_with('{') => ConnectionFile::parse(text, "the given text"),
-        group => ConnectionFile::read(&path_of(group)?),
+    match given_text(options) {
+        Some(text) => ConnectionFile::parse(text, "the given text"),
+        None => ConnectionFile::read(&path_of(options.group.as_deref())?),
     }
+}
+
+/// The same for a group that was found: what has changed since a text was made stands in the file that it was made of, if that is seen here.
+fn read_again(options: &GroupOptions) -> Result<ConnectionFile> {
+    let file = given_text(options).and_then(|text| {
+        let told: serde_json::Value = serde_json::from_str(text).ok()?;
+        ConnectionFile::read(Path::new(told.get(FILE)?.as_str()?)).ok()
+    });
+    file.map_or_else(|| read(options), Ok)
+}
+
+fn given_text(options: &GroupOptions) -> Option<&str> {
+    options.group.as_deref().filter(|group| group.trim_start().starts_with('{'))
 }
 
 /// Waits a moment before something is tried again that other processes must first change.
@@ -109,14 +126,33 @@ impl Group {
         }
     }
 
+    /// The text of the connection file, for other processes: it names the file, so that those that see it learn there of servers that
+    /// join later. Waits for a group that is forming.
+    pub fn text_for_others(options: &GroupOptions) -> Result<String> {
+        let group = Group::find(options)?;
+        if let Some(text) = given_text(options) {
+            return Ok(text.to_owned());
+        }
+        let cannot =
+            |why: &dyn fmt::Display| Error::internal(format!("cannot tell of a connection file: {why}"));
+        let mut told: serde_json::Value =
+            serde_json::from_str(&group.known().file.to_text()?).map_err(|e| cannot(&e))?;
+        let path = std::path::absolute(path_of(options.group.as_deref())?).map_err(|e| cannot(&e))?;
+        // A path that is no text is not told: it is only a help.
+        if let (Some(told), Some(path)) = (told.as_object_mut(), path.to_str()) {
+            told.insert(FILE.to_owned(), path.into());
+        }
+        serde_json::to_string_pretty(&told).map_err(|e| cannot(&e))
+    }
+
     /// What the connection file told when it was read last. Copies a pointer.
     pub fn known(&self) -> Arc<KnownGroup> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the connection file again, if it is a file: servers come and go.
+    /// Reads the connection file again, if it is seen here: servers come and go.
     pub fn refresh(&self) -> Result<()> {
-        let file = read(&self.options)?;
+        let file = read_again(&self.options)?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if file.lineage == known.file.lineage && file.epoch > known.file.epoch {
             *known = KnownGroup::new(file, known.highest);
