@@ -138,7 +138,7 @@ def _pipelines(
     if len(known) < 2:
         report.note("pipelines need an MPI and mpi4py to compare with: make peers")
         return
-    edge, turns = (_TINY, 3) if quick else (_EDGE, 8)
+    edge, turns = (_TINY, (3, 3)) if quick else (_EDGE, (8, 24))
     ranks = (2,) if quick else (1, 2, 4)
     reaction = _reaction(edge)
     for number in ranks:
@@ -157,9 +157,9 @@ def _pipeline(
     report: Report,
     measured: Measured,
     which: tuple[str, int],
-    how: tuple[str, int, int],
+    how: tuple[str, tuple[int, int], int],
 ) -> None:
-    (stream, ranks), (path, turns, repetitions) = which, how
+    (stream, ranks), (path, (turns, turns_for_bar), repetitions) = which, how
     cores = len(os.sched_getaffinity(0))
     # One process sends nothing; and who has no core of its own waits for others', which MPI does without giving its own away.
     has_bar = 1 < ranks <= cores
@@ -167,7 +167,7 @@ def _pipeline(
         times: dict[str, Samples] = {}
         for repetition in range(repetitions):
             report.measuring(f"{stream} on {ranks}, {mpi.name}, {repetition + 1} of {repetitions}")
-            words = ("pipeline", path, stream, 3 * turns if has_bar else turns)
+            words = ("pipeline", path, stream, turns_for_bar if has_bar else turns)
             for (what, _), seconds in _rank(mpi, ranks, *words).items():
                 times.setdefault(what, []).append(1e3 * seconds)
         for what, text in {"forebay": "", "own": ", own compositing"}.items():
