@@ -209,8 +209,8 @@ class Threshold(_OfField):
 class Volume(_OfField):
     """A field of three dimensions as a cloud: how dense it is where depends on the value there.
 
-    `density` is how much of the light a hundredth of the domain's diagonal takes, at values at equal distances from the lowest to the
-    highest of `range`, each from 0 to 1. What is no number is as the lowest value.
+    `density` are numbers from 0 to 1: the first for the lowest value of `range`, the last for the highest, those between at equal distances.
+    Each is the share of light that a way of a hundredth of the domain's diagonal takes away. What is no number is as the lowest value.
     """
 
     density: Sequence[float] = (0.0, 0.02, 0.2)
