@@ -114,13 +114,23 @@ impl Channel {
         self.blocked_at != Some(mail.eased) && self.reader.available().is_ok_and(|bytes| bytes > 0)
     }
 
-    /// Whether all that has come was taken.
-    pub(crate) fn is_drained(&mut self) -> bool {
-        self.reader.available().is_ok_and(|bytes| bytes == 0)
+    /// How many bytes have come ever, which is where what has come by now ends.
+    pub(crate) fn come_by_now(&self) -> Result<u64> {
+        self.reader.written_by_now()
+    }
+
+    /// Whether all that has come before this end was taken.
+    pub(crate) fn is_taken(&self, end: u64) -> bool {
+        self.reader.taken() >= end
     }
 
     /// Takes what has come. Whether that was anything; an error is the other process's.
     pub(crate) fn poll(&mut self, mail: &mut Mail) -> Result<bool> {
+        self.poll_until(u64::MAX, mail)
+    }
+
+    /// The same of what has come before an end: a peer that goes on to write does not move it.
+    pub(crate) fn poll_until(&mut self, end: u64, mail: &mut Mail) -> Result<bool> {
         if self.blocked_at == Some(mail.eased) {
             mail.refuse_again();
             return Ok(false);
@@ -130,7 +140,7 @@ impl Channel {
         // A peer that writes without end does not keep others waiting. What follows a message that was awaited is left for who awaits it:
         // so it goes to where it is wanted, without a copy in between.
         for _ in 0..64 {
-            if mail.settled != settled {
+            if mail.settled != settled || self.is_taken(end) {
                 break;
             }
             let available = self.reader.available()?;

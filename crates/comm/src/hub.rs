@@ -425,21 +425,22 @@ impl Hub {
         self.room.notify_waiters();
     }
 
-    /// Waits until all that has come through the memory that is shared with a process was taken: what it said after that over its
-    /// socket is looked at then.
+    /// Waits until all that has come by now through the memory that is shared with a process was taken: what it said after that over
+    /// its socket is looked at then. What it writes meanwhile stays where it is.
     pub(crate) async fn drained(&self, link: &Link) {
+        let end = self.state.lock().channels.get(&link.id).map(Channel::come_by_now);
+        let Some(Ok(end)) = end else { return };
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                while state.poll_one(link.id) {
+                while state.poll_until(end, link.id) {
                     self.tell(&mut state);
                 }
-                let is_closed = state.closed;
-                let channel = state.channels.get_mut(&link.id);
-                if is_closed || channel.is_none_or(Channel::is_drained) {
+                let channel = state.channels.get(&link.id);
+                if state.closed || channel.is_none_or(|channel| channel.is_taken(end)) {
                     return;
                 }
             }

@@ -48,10 +48,10 @@ impl HubState {
         any | self.read_loans()
     }
 
-    /// The same of one connection.
-    pub(crate) fn poll_one(&mut self, link: u64) -> bool {
+    /// The same of one connection, before an end.
+    pub(crate) fn poll_until(&mut self, end: u64, link: u64) -> bool {
         let HubState { channels, mail, .. } = self;
-        let any = match channels.get_mut(&link).map(|channel| channel.poll(mail)) {
+        let any = match channels.get_mut(&link).map(|channel| channel.poll_until(end, mail)) {
             None => false,
             Some(Ok(any)) => any,
             Some(Err(_)) => {

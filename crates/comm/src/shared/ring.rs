@@ -95,6 +95,16 @@ impl<M: Memory> Reader<M> {
         Reader { memory, written: 0, taken: 0 }
     }
 
+    /// How many bytes were written ever.
+    pub(crate) fn written_by_now(&self) -> Result<u64> {
+        Ok(self.memory.written()?.get())
+    }
+
+    /// How many bytes were taken ever.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// How many bytes there are to read.
     pub(crate) fn available(&mut self) -> Result<usize> {
         if self.written == self.taken {
