@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.native import ROOT
-from support.pictures import CUTS, gyroid, placed, put_blocks
+from support.pictures import CUTS, executed, gyroid, placed, put_blocks
 from support.pipelines import code, pipeline_status
 from support.sessions import producer
 from support.waiting import wait_until
@@ -204,11 +204,9 @@ def test_the_area_of_a_surface_whose_blocks_lie_anywhere(own_place: Path) -> Non
                 sim.array("U", dtype="f4", shape=u.shape, spacing=spacing, origin=origin)
                 with sim.step(0) as step:
                     put_blocks(step, {"U": u}, number, cuts)
-            wait_until(lambda n=number: told_to.exists() and len(told_to.read_text().splitlines()) > n)  # type: ignore[misc]
-        status = pipeline_status(group, "area")
-    assert (status["executed"], status["failed"]) == (3, 0), status["last_error"]
-    for line in told_to.read_text().splitlines():
-        assert float(line.split()[-1]) == pytest.approx(right, rel=1e-6)
+            executed(group, number + 1, "area")
+    found = [float(line.split()[-1]) for line in told_to.read_text().splitlines()]
+    assert found == [pytest.approx(right, rel=1e-6)] * 3
 
 
 # ---- in C++ ------------------------------------------------------------------------------------------------
